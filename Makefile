@@ -1,0 +1,65 @@
+# Sift: memory contexts with an account, and a limit for a session's memory.
+#
+#   make && sudo make install      build and install for pg_config's server
+#   make installcheck              run the regression tests on a running server
+#   make test                      everything, on a server of its own
+#   make demo                      what it is for, on a server of its own
+#
+# "make test" and "make demo" install what is missing from Debian's packages,
+# so they need no pg_config to begin with.
+
+EXTENSION = sift
+MODULE_big = sift
+OBJS = \
+	src/api.o \
+	src/batch_context.o \
+	src/block.o \
+	src/context.o \
+	src/extent.o \
+	src/ledger.o \
+	src/method_table.o \
+	src/procfs.o \
+	src/report.o \
+	src/row_context.o \
+	src/sift.o \
+	src/slots.o \
+	src/tuple.o \
+	src/views.o
+
+DATA = sift--1.0.sql
+HEADERS_sift = src/sift.h
+PGFILEDESC = "sift - accounted memory contexts"
+REGRESS = sift limits
+PG_CPPFLAGS = -I$(srcdir)/src
+
+# Only what is marked PGDLLEXPORT is seen outside.  Up to 15 the server's
+# headers define it as nothing unless it is defined before.
+PG_CFLAGS = -fvisibility=hidden
+PG_CPPFLAGS += '-DPGDLLEXPORT=__attribute__((visibility("default")))'
+
+PG_CONFIG ?= pg_config
+
+.PHONY: test demo
+
+ifneq ($(filter test demo,$(MAKECMDGOALS)),)
+
+test:
+	test/run
+
+demo:
+	test/demo
+
+else
+
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+include $(PGXS)
+
+# a VPATH build has no src folder yet
+$(OBJS) $(OBJS:.o=.bc): | $(CURDIR)/src
+$(CURDIR)/src:
+	mkdir -p $@
+
+# every object is built again when a header changes
+$(OBJS) $(OBJS:.o=.bc): $(wildcard $(srcdir)/src/*.h)
+
+endif

@@ -1,0 +1,240 @@
+/*-------------------------------------------------------------------------
+ *
+ * block.c
+ *	  Blocks: numbered, charged pieces of memory that contexts carve, and the
+ *	  pool of empty ones.
+ *
+ * Each block has a number, which is in the header of each of its chunks.  The
+ * number leads to an entry of a dense table with the block's live bytes: so
+ * freeing a chunk touches the chunk's header and a small table that stays in
+ * the processor's cache, and not the block's own header, which lies at the
+ * same place of each block and would compete for the same cache lines.
+ *
+ * The pool.  A block that is given back stays committed, as idle memory that
+ * any context of the process may take, so that a pattern which empties a
+ * block again and again costs no system calls.  The pool is bounded: within a
+ * transaction by a quarter of the limit and 64 MB, outside one by 1 MB; and
+ * it is the first to go when a charge does not fit.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "block.h"
+#include "ledger.h"
+#include "slots.h"
+
+#define POOL_IN_TRANSACTION		((Size) 64 * 1024 * 1024)
+#define POOL_OUTSIDE			((Size) 1024 * 1024)
+
+/* Block numbers have 28 bits in a chunk's header. */
+StaticAssertDecl((Size) 64 * 1024 * 1024 * 1024 / UNIT_SIZE <= ((Size) 1 << 28),
+				 "a block number must fit into a chunk's header");
+
+SiftBlockEntry *block_table = NULL;
+
+static uint32 table_size = 0;	/* entries that were ever in use */
+static uint32 free_number = 0;	/* head of the chain of free entries, through
+								 * "unit"; 0 ends it, and is never used */
+
+/*
+ * pool_reclaim
+ *		The first reclaimer: gives back all idle memory.
+ */
+static Size
+pool_reclaim(Size wanted, void *arg)
+{
+	return extent_trim(0);
+}
+
+/*
+ * start
+ *		Before the first block of the process: reserve the range.
+ *
+ * Raises 53200 when there is no memory for the pool's entry as a reclaimer.
+ */
+static pg_noinline bool
+start(SiftKind kind)
+{
+	if (!extent_reserve())
+	{
+		ledger_refuse(kind, REFUSED_BY_SYSTEM);
+		return false;
+	}
+	ledger_add_reclaimer("idle blocks", 0, pool_reclaim, NULL);
+	table_size = 1;
+	return true;
+}
+
+/*
+ * take_number
+ *		A free entry of the table, 0 if there is no memory for one.
+ */
+static uint32
+take_number(SiftKind kind)
+{
+	uint32		number = free_number;
+
+	if (number != 0)
+		free_number = block_table[number].unit;
+	else
+	{
+		SiftBlockEntry *table = extent_side_table(table_size + 1,
+												  sizeof(SiftBlockEntry), kind);
+
+		if (table == NULL)
+			return 0;
+		block_table = table;
+		number = table_size++;
+	}
+	return number;
+}
+
+static void
+give_number(uint32 number)
+{
+	block_table[number].live = 0;
+	block_table[number].unit = free_number;
+	free_number = number;
+}
+
+/*
+ * block_take
+ *		Take a block and charge it.
+ *
+ * size: bytes, a power of two of 1 kB or more, or whole pages
+ *
+ * Returns NULL, with nothing charged, when it is refused.  The block is not
+ * yet in a list of its context.  Raises what a reclaimer raises.
+ */
+SiftBlock *
+block_take(struct SiftContext *context, SiftKind kind, Size size)
+{
+	SiftBlock  *block;
+	uint32		number;
+
+	if (unlikely(table_size == 0) && !start(kind))
+		return NULL;
+	block = extent_take(size, kind);
+	if (block == NULL)
+		return NULL;
+	number = take_number(kind);
+	if (number == 0)
+	{
+		extent_give(block, size, kind);
+		return NULL;
+	}
+	VALGRIND_MAKE_MEM_UNDEFINED(block, BLOCK_HEADER_SIZE);
+	block->context = context;
+	block->size = size;
+	block->carved = (char *) block + BLOCK_HEADER_SIZE;
+	block->number = number;
+	block->kind = kind;
+	VALGRIND_MAKE_MEM_NOACCESS(block->carved, size - BLOCK_HEADER_SIZE);
+	block_table[number].unit = extent_unit(block);
+	my_account->kinds[kind].blocks_taken++;
+	return block;
+}
+
+/*
+ * block_give
+ *		Give a block to the pool.
+ *
+ * It is in no list any more.  The caller calls block_settle() when it has
+ * given what it has to give.
+ */
+void
+block_give(SiftBlock *block)
+{
+	SiftKind	kind = block->kind;
+	Size		size = block->size;
+
+	give_number(block->number);
+	my_account->kinds[kind].blocks_returned++;
+#ifdef CLOBBER_FREED_MEMORY
+	wipe_mem(block, size);
+#endif
+	extent_give(block, size, kind);
+	VALGRIND_MAKE_MEM_NOACCESS(block, size);
+}
+
+/*
+ * block_grow
+ *		Make a large block longer where it is.
+ *
+ * size: bytes, whole pages
+ *
+ * Nothing is changed unless it is done.  Raises what a reclaimer raises.
+ */
+GrowResult
+block_grow(SiftBlock *block, Size size)
+{
+	GrowResult	result = extent_grow(block, block->size, size, block->kind);
+
+	if (result == GROW_DONE)
+	{
+		VALGRIND_MAKE_MEM_NOACCESS((char *) block + block->size, size - block->size);
+		block->size = size;
+	}
+	return result;
+}
+
+/*
+ * block_shrink
+ *		Give back the end of a large block.
+ *
+ * size: bytes that stay, whole pages
+ */
+void
+block_shrink(SiftBlock *block, Size size)
+{
+	Size		old_size = block->size;
+
+	block->size = size;
+	extent_give((char *) block + size, old_size - size, block->kind);
+	block_settle();
+}
+
+/* The block of a number that is in use. */
+SiftBlock *
+block_by_number(uint32 number)
+{
+	return (SiftBlock *) extent_address(block_table[number].unit);
+}
+
+/*
+ * block_settle
+ *		Hold the pool to its bound.
+ *
+ * To be called when blocks were given back and when a transaction ends.
+ * Within a transaction it goes an eighth below its bound, so that not every
+ * single block costs a system call.
+ */
+void
+block_settle(void)
+{
+	Size		idle = my_account->kinds[SIFT_IDLE].bytes;
+	int64		limit = my_account->limit_bytes;
+	Size		bound;
+
+	if (!IsTransactionState())
+	{
+		if (idle > POOL_OUTSIDE)
+			extent_trim(POOL_OUTSIDE);
+		return;
+	}
+	bound = limit < 0 ? POOL_IN_TRANSACTION : Min((Size) limit / 4, POOL_IN_TRANSACTION);
+	if (idle > bound)
+		extent_trim(bound - bound / 8);
+}
+
+/*
+ * block_trim
+ *		Give the whole pool back to the system; returns the bytes.
+ */
+Size
+block_trim(void)
+{
+	return extent_trim(0);
+}

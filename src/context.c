@@ -1,0 +1,877 @@
+/*-------------------------------------------------------------------------
+ *
+ * context.c
+ *	  What row and batch contexts have in common: everything but the fast
+ *	  path of alloc.
+ *
+ * A context lies in a block of its own of 1 kB, its home block; the rest of
+ * that block is the first to be carved, and the home block stays until the
+ * context is deleted.  Further blocks grow with the context.
+ *
+ * At most one block is carved at a time; its end is the context's cursor.
+ * Alloc moves the cursor and writes a header, and touches nothing else.  How
+ * many bytes of a block are live is in the block table (see LIVE_BIAS).
+ *
+ * What these contexts cannot do: use a freed chunk again before the whole
+ * block is empty, or move a chunk.  One live chunk holds its block.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "context.h"
+#include "ledger.h"
+#include "method_table.h"
+#include "report.h"
+
+/* Row blocks grow freely up to this, then with the context. */
+#define ROW_FREE_GROWTH			((Size) 64 * 1024)
+#define ROW_GROWTH_FRACTION		256
+
+/* Chunks longer than this part of a block get a block of their own... */
+#define LARGE_FRACTION			8
+/* ... unless they are shorter than this, which whole pages would waste */
+#define LARGE_MINIMUM			((Size) 2048)
+
+#define MIN_BLOCK_SIZE			((Size) 1024)
+#define MAX_BLOCK_SIZE			((Size) 64 * 1024 * 1024)
+
+dlist_head	sift_contexts = DLIST_STATIC_INIT(sift_contexts);
+
+/* ----------------------------------------------------------------
+ *		Blocks of a context
+ * ----------------------------------------------------------------
+ */
+
+static inline SiftBlock *
+home_block(SiftContext *context)
+{
+	return (SiftBlock *) ((char *) context - BLOCK_HEADER_SIZE);
+}
+
+/* Where the first chunk of a block begins. */
+static inline char *
+block_start(SiftContext *context, SiftBlock *block)
+{
+	return (char *) block + BLOCK_HEADER_SIZE +
+		(block == home_block(context) ? MAXALIGN(sizeof(SiftContext)) : 0);
+}
+
+static inline char *
+block_end(SiftBlock *block)
+{
+	return (char *) block + block->size;
+}
+
+/* Where the last chunk of a block ends. */
+static inline char *
+block_carved(SiftContext *context, SiftBlock *block)
+{
+	return block == context->current ? context->cursor.next : block->carved;
+}
+
+/* Whether the block's chunks have headers. */
+static inline bool
+has_headers(SiftContext *context)
+{
+#ifdef MEMORY_CONTEXT_CHECKING
+	return true;				/* so that misuse of a bare batch is found */
+#else
+	return context->type != BARE_BATCH_CONTEXT;
+#endif
+}
+
+static inline SiftKind
+block_kind(SiftContextType type)
+{
+	return type == ROW_CONTEXT ? SIFT_ROW : SIFT_BATCH;
+}
+
+/*
+ * block_live
+ *		Bytes of a block's chunks that are live, headers included.
+ */
+static Size
+block_live(SiftContext *context, SiftBlock *block)
+{
+	uint32		live = block_table[block->number].live;
+	Size		carved = block_carved(context, block) - block_start(context, block);
+
+	if (block->kind == SIFT_LARGE)
+		return live == 0 || live == LIVE_BIAS - (SIFT_MARK_LARGE | MAXIMUM_ALIGNOF) ? 0 : carved;
+	if (context->type != ROW_CONTEXT || block == context->current)
+		return carved - (LIVE_BIAS - live);
+	return block == home_block(context) ? live - HOME_PIN : live;
+}
+
+/* Take a block out of its context and give it to the pool. */
+static void
+remove_block(SiftContext *context, SiftBlock *block)
+{
+	dlist_delete(&block->node);
+	context->cursor.header.mem_allocated -= block->size;
+	block_give(block);
+}
+
+/* Begin to carve an empty block. */
+static void
+open_block(SiftContext *context, SiftBlock *block)
+{
+	context->current = block;
+	context->cursor.next = block_start(context, block);
+	context->cursor.end = block_end(block);
+	context->cursor.tag = has_headers(context) ?
+		BLOCK_TAG(block->number, method_table_number()) : 0;
+	block_table[block->number].live = LIVE_BIAS;
+	VALGRIND_MAKE_MEM_NOACCESS(context->cursor.next,
+							   context->cursor.end - context->cursor.next);
+}
+
+/* Stop carving; a row block that is empty by then goes back. */
+static void
+close_block(SiftContext *context)
+{
+	SiftBlock  *block = context->current;
+	Size		live;
+
+	if (block == NULL)
+		return;
+	live = block_live(context, block);
+	block->carved = context->cursor.next;
+	context->current = NULL;
+	context->cursor.next = context->cursor.end = NULL;
+	if (context->type != ROW_CONTEXT)
+		return;
+	if (block == home_block(context))
+		block_table[block->number].live = live + HOME_PIN;
+	else if (live > 0)
+		block_table[block->number].live = live;
+	else
+		remove_block(context, block);
+}
+
+/* Make the home block as it was after create. */
+static void
+refresh_home(SiftContext *context)
+{
+	SiftBlock  *home = home_block(context);
+
+	home->carved = block_start(context, home);
+	VALGRIND_MAKE_MEM_NOACCESS(home->carved, block_end(home) - home->carved);
+	block_table[home->number].live =
+		context->type == ROW_CONTEXT ? HOME_PIN : LIVE_BIAS;
+	context->home_fresh = true;
+}
+
+/* Whether a row context carves a block in which nothing is live. */
+static bool
+carves_empty_block(SiftContext *context)
+{
+	return context->type == ROW_CONTEXT && context->current != NULL &&
+		block_live(context, context->current) == 0;
+}
+
+/* Let go of the block that carves_empty_block() has found. */
+static void
+drop_empty_block(SiftContext *context)
+{
+	SiftBlock  *block = context->current;
+
+	close_block(context);
+	if (block == home_block(context))
+		refresh_home(context);
+}
+
+/*
+ * new_block
+ *		Take a block that has room for a chunk of that length.
+ */
+static SiftBlock *
+new_block(SiftContext *context, Size length)
+{
+	Size		size = context->next_size;
+	SiftBlock  *block;
+
+	while (size - BLOCK_HEADER_SIZE < length)
+		size *= 2;
+	/* near the limit a smaller block may fit where this one does not */
+	while (!ledger_fits(size) && size / 2 >= MIN_BLOCK_SIZE &&
+		   size / 2 - BLOCK_HEADER_SIZE >= length)
+		size /= 2;
+	block = block_take(context, block_kind(context->type), size);
+	if (block == NULL)
+		return NULL;
+	dlist_push_head(&context->blocks, &block->node);
+	context->cursor.header.mem_allocated += size;
+
+	/* one live row holds its block, so row blocks stay small for long */
+	size = Min(size * 2, context->max_size);
+	if (context->type != ROW_CONTEXT || size <= ROW_FREE_GROWTH ||
+		size <= context->cursor.header.mem_allocated / ROW_GROWTH_FRACTION)
+		context->next_size = size;
+	return block;
+}
+
+/*
+ * next_block
+ *		Have a block carved next that has room for a chunk of that length.
+ *
+ * Returns false when no block is to be had.
+ */
+static bool
+next_block(SiftContext *context, Size length)
+{
+	SiftBlock  *home = home_block(context);
+	SiftBlock  *block;
+
+	if (carves_empty_block(context))
+	{
+		block = context->current;
+		if (length <= (Size) (block_end(block) - block_start(context, block)))
+		{
+			open_block(context, block);
+			return true;
+		}
+		drop_empty_block(context);
+	}
+
+	if (context->home_fresh &&
+		length <= (Size) (block_end(home) - block_start(context, home)))
+	{
+		block = home;
+		context->home_fresh = false;
+	}
+	else
+		block = new_block(context, length);
+	if (block == NULL)
+		return false;
+	close_block(context);
+	open_block(context, block);
+	return true;
+}
+
+/* ----------------------------------------------------------------
+ *		Alloc, but for its fast path
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * fail
+ *		A request was refused: raise, or return NULL, as it asks for.
+ */
+static void *
+fail(SiftContext *context, Size size, int flags)
+{
+	report_refusal(METHOD_SEES_FLAGS, (flags & MCXT_ALLOC_NO_OOM) != 0);
+	return allocation_failure(&context->cursor.header, size, flags);
+}
+
+/*
+ * alloc_large
+ *		A block of its own for one chunk, rounded up to whole pages.
+ */
+static void *
+alloc_large(SiftContext *context, Size size, int flags)
+{
+	Size		overhead = BLOCK_HEADER_SIZE + (has_headers(context) ? CHUNK_HEADER_SIZE : 0);
+	uint32		length = SIFT_MARK_LARGE | MAXIMUM_ALIGNOF;
+	SiftBlock  *block;
+	char	   *start;
+
+	block = block_take(context, SIFT_LARGE,
+					   extent_page_round(overhead + MAXALIGN(size + SENTINEL_SIZE)));
+	if (block == NULL)
+		return fail(context, size, flags);
+	dlist_push_head(&context->blocks, &block->node);
+	context->cursor.header.mem_allocated += block->size;
+	block->carved = block_end(block);
+	block_table[block->number].live = context->type == ROW_CONTEXT ? length : LIVE_BIAS;
+	start = block_start(context, block);
+	if (!has_headers(context))
+		return start;
+	return chunk_make(start, &context->cursor.header,
+					  BLOCK_TAG(block->number, method_table_number()), length,
+					  size, block_end(block) - start - CHUNK_HEADER_SIZE);
+}
+
+/*
+ * context_alloc_slow
+ *		Alloc where the block being carved has no room, and always in
+ *		checking builds.
+ */
+void *
+context_alloc_slow(MemoryContext mcontext, Size size, int flags)
+{
+	SiftContext *context = (SiftContext *) mcontext;
+	Size		length;
+	char	   *at;
+
+	check_request_size(mcontext, size, flags);
+	length = has_headers(context) ? CHUNK_LENGTH(size) : MAXALIGN(Max(size, 1));
+	if (length > (Size) (context->cursor.end - context->cursor.next))
+	{
+		if (length > context->large_from)
+			return alloc_large(context, size, flags);
+		if (!next_block(context, length))
+			return fail(context, size, flags);
+	}
+	at = context->cursor.next;
+	context->cursor.next += length;
+	if (!has_headers(context))
+		return at;
+	return chunk_make(at, mcontext, context->cursor.tag, length,
+					  size, length - CHUNK_HEADER_SIZE);
+}
+
+/* ----------------------------------------------------------------
+ *		Methods that are reached through a chunk
+ * ----------------------------------------------------------------
+ */
+
+/* Room for the caller's bytes from a chunk on. */
+static Size
+chunk_room(const void *chunk, uint64 header)
+{
+	if (header_is_large(header))
+		return block_end(block_by_number(SiftHeaderBlock(header))) - (char *) chunk;
+	return header_length(header) - CHUNK_HEADER_SIZE;
+}
+
+/*
+ * check_chunk
+ *		In checking builds: may this chunk be freed or resized?
+ */
+static inline void
+check_chunk(const void *chunk, uint64 header)
+{
+#ifdef MEMORY_CONTEXT_CHECKING
+	SiftContext *context = block_by_number(SiftHeaderBlock(header))->context;
+
+	if (context->type == BARE_BATCH_CONTEXT)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("chunks of a bare batch context cannot be freed, resized or asked for their context"),
+				 errdetail("The context is \"%s\".", context->cursor.header.name),
+				 errhint("Create the context without SIFT_BATCH_BARE.")));
+	if (header_is_dead(header))
+		elog(ERROR, "detected double pfree in %s %p",
+			 context->cursor.header.name, chunk);
+	if (!sentinel_ok(chunk, chunk_requested_size(chunk)))
+		elog(WARNING, "detected write past chunk end in %s %p",
+			 context->cursor.header.name, chunk);
+#endif
+}
+
+/*
+ * context_block_empty
+ *		The last chunk of a row block was freed: give the block back.
+ */
+pg_noinline void
+context_block_empty(uint32 number)
+{
+	SiftBlock  *block = block_by_number(number);
+
+	Assert(block != block->context->current);
+	remove_block(block->context, block);
+	block_settle();
+}
+
+/*
+ * context_free
+ *		pfree: the chunk's bytes are dead.
+ *
+ * Only the entry of a row block that is not being carved can fall to zero.
+ */
+METHOD_FREE(context_free)
+{
+	uint64		header = chunk_header(pointer);
+	SiftBlockEntry *entry = &block_table[SiftHeaderBlock(header)];
+
+	check_chunk(pointer, header);
+#ifdef CLOBBER_FREED_MEMORY
+	wipe_mem(pointer, chunk_room(pointer, header));
+#endif
+	chunk_set_header(pointer, SiftHeaderKill(header));
+	entry->live -= SiftHeaderLength(header);
+	if (unlikely((int32) entry->live <= 0))
+		context_block_empty(SiftHeaderBlock(header));
+}
+
+/*
+ * move_chunk
+ *		repalloc by alloc, copy and free.
+ */
+static void *
+move_chunk(SiftContext *context, void *chunk, uint64 header, Size size, int flags)
+{
+	SiftBlock  *block = block_by_number(SiftHeaderBlock(header));
+	Size		room = chunk_room(chunk, header);
+	void	   *moved = method_alloc(&context->cursor.header, size, flags);
+
+	if (moved == NULL)
+		return NULL;
+#ifdef MEMORY_CONTEXT_CHECKING
+	room = chunk_requested_size(chunk);
+#endif
+	VALGRIND_MAKE_MEM_UNDEFINED(moved, size);
+	VALGRIND_MAKE_MEM_DEFINED(chunk, room);
+	memcpy(moved, chunk, Min(room, size));
+
+	/* nobody can want a large block that was left, even in a batch */
+	if (header_is_large(header))
+	{
+		remove_block(context, block);
+		block_settle();
+	}
+	else
+	{
+#if PG_VERSION_NUM >= 160000
+		context_free(chunk);
+#else
+		context_free(&context->cursor.header, chunk);
+#endif
+	}
+	return moved;
+}
+
+/*
+ * resize_large
+ *		repalloc of a chunk in a large block: longer or shorter where it is,
+ *		if that can be.
+ */
+static void *
+resize_large(SiftContext *context, void *chunk, uint64 header, Size size, int flags)
+{
+	SiftBlock  *block = block_by_number(SiftHeaderBlock(header));
+	Size		old_size = block->size;
+	Size		new_size = extent_page_round((char *) chunk - (char *) block +
+											 MAXALIGN(size + SENTINEL_SIZE));
+
+	if (new_size > old_size)
+	{
+		switch (block_grow(block, new_size))
+		{
+			case GROW_DONE:
+				break;
+			case GROW_NOT_FREE:
+				return move_chunk(context, chunk, header, size, flags);
+			case GROW_REFUSED:
+				return fail(context, size, flags);
+		}
+	}
+	else if (new_size < old_size)
+		block_shrink(block, new_size);
+	block->carved = block_end(block);
+	context->cursor.header.mem_allocated += new_size - old_size;
+	chunk_change_size(chunk, size, block_end(block) - (char *) chunk);
+	return chunk;
+}
+
+/*
+ * context_realloc
+ *		repalloc: in place where the chunk has room, is the last one of the
+ *		block being carved, or has a block of its own; else it moves.
+ */
+METHOD_REALLOC(context_realloc)
+{
+	uint64		header = chunk_header(pointer);
+	SiftContext *owner = block_by_number(SiftHeaderBlock(header))->context;
+	Size		length;
+	Size		room;
+
+	check_chunk(pointer, header);
+	check_request_size(&owner->cursor.header, size, METHOD_FLAGS);
+	if (header_is_large(header))
+		return resize_large(owner, pointer, header, size, METHOD_FLAGS);
+
+	length = CHUNK_LENGTH(size);
+	room = chunk_room(pointer, header);
+	if (size + SENTINEL_SIZE > room)
+	{
+		Size		more = length - header_length(header);
+
+		if ((char *) pointer + room != owner->cursor.next ||
+			more > (Size) (owner->cursor.end - owner->cursor.next))
+			return move_chunk(owner, pointer, header, size, METHOD_FLAGS);
+		owner->cursor.next += more;
+		room += more;
+		chunk_set_header(pointer, SiftHeaderMake(owner->cursor.tag, length));
+	}
+	chunk_change_size(pointer, size, room);
+	return pointer;
+}
+
+/* The context of a chunk, for GetMemoryChunkContext(). */
+MemoryContext
+context_of_chunk(void *pointer)
+{
+	uint64		header = chunk_header(pointer);
+
+	check_chunk(pointer, header);
+	return &block_by_number(SiftHeaderBlock(header))->context->cursor.header;
+}
+
+/* Bytes that a chunk takes, for GetMemoryChunkSpace(). */
+METHOD_CHUNK_SPACE(context_chunk_space)
+{
+	uint64		header = chunk_header(pointer);
+
+	check_chunk(pointer, header);
+	if (header_is_large(header))
+		return block_by_number(SiftHeaderBlock(header))->size;
+	return header_length(header);
+}
+
+/* ----------------------------------------------------------------
+ *		Create, reset, delete
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * check_creation
+ *		Raise an error when no context can be made, or not with these sizes.
+ */
+static void
+check_creation(Size first_size, Size max_size)
+{
+	if (IsPostmasterEnvironment && !IsUnderPostmaster)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("a Sift memory context cannot be created in the postmaster"),
+				 errdetail("Its memory would be inherited by every backend, and charged to none."),
+				 errhint("Create the context in the backend that uses it.")));
+	if (!method_table_ready())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("this server has no place for Sift's memory contexts"),
+				 errdetail("The table of memory context methods could not be extended when the library was loaded."),
+				 errhint("The server's log has a line with the reason.")));
+	if (first_size < MIN_BLOCK_SIZE || first_size > max_size || max_size > MAX_BLOCK_SIZE ||
+		(first_size & (first_size - 1)) != 0 || (max_size & (max_size - 1)) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid block sizes for a memory context: %zu and %zu",
+						first_size, max_size),
+				 errdetail("Block sizes are powers of two from 1 kB to 64 MB, and the first is not above the largest."),
+				 errhint("Use SIFT_ROW_DEFAULT_SIZES or SIFT_BATCH_DEFAULT_SIZES.")));
+}
+
+/* Length from which chunks get a block of their own. */
+static Size
+large_length(SiftContextType type, Size max_size)
+{
+	Size		size = type == ROW_CONTEXT ? Min(max_size, ROW_FREE_GROWTH) : max_size;
+
+	return Max(size / LARGE_FRACTION,
+			   Min(max_size - BLOCK_HEADER_SIZE, LARGE_MINIMUM));
+}
+
+/*
+ * context_create
+ *		Create a context of a type.
+ *
+ * parent, name: as for PostgreSQL's own contexts
+ * methods: of the type, a constant
+ * first_size, max_size: of blocks, bytes
+ *
+ * Raises 53200, 55000, 0A000 and 22023 (see sift.h), with nothing left.
+ */
+MemoryContext
+context_create(MemoryContext parent, const char *name, SiftContextType type,
+			   const MemoryContextMethods *methods,
+			   Size first_size, Size max_size)
+{
+	SiftBlock  *home;
+	SiftContext *context;
+
+	check_creation(first_size, max_size);
+	StaticAssertStmt(BLOCK_HEADER_SIZE + MAXALIGN(sizeof(SiftContext)) < HOME_BLOCK_SIZE / 2,
+					 "a context must leave room in its home block");
+	home = block_take(NULL, block_kind(type), HOME_BLOCK_SIZE);
+	if (home == NULL)
+	{
+		report_refusal(true, false);
+		MemoryContextStats(TopMemoryContext);
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory"),
+				 errdetail("Failed while creating memory context \"%s\".", name)));
+	}
+
+	/* nothing may fail from here on */
+	context = (SiftContext *) ((char *) home + BLOCK_HEADER_SIZE);
+	VALGRIND_MAKE_MEM_UNDEFINED(context, sizeof(SiftContext));
+	memset(context, 0, sizeof(SiftContext));
+	home->context = context;
+	context->type = type;
+	dlist_init(&context->blocks);
+	dlist_push_head(&context->blocks, &home->node);
+	context->first_size = context->next_size = first_size;
+	context->max_size = max_size;
+	context->large_from = large_length(type, max_size);
+	refresh_home(context);
+	method_table_create(&context->cursor.header,
+						type == ROW_CONTEXT ? ROW_CONTEXT_TAG : BATCH_CONTEXT_TAG,
+						methods, parent, name);
+	context->cursor.header.mem_allocated = HOME_BLOCK_SIZE;
+	dlist_push_head(&sift_contexts, &context->node);
+	return &context->cursor.header;
+}
+
+/*
+ * give_blocks
+ *		Give back all blocks but the home block.
+ */
+static void
+give_blocks(SiftContext *context)
+{
+	SiftBlock  *home = home_block(context);
+	dlist_mutable_iter iter;
+
+#ifdef MEMORY_CONTEXT_CHECKING
+	context_check(&context->cursor.header);
+#endif
+	context->current = NULL;
+	context->cursor.next = context->cursor.end = NULL;
+	dlist_foreach_modify(iter, &context->blocks)
+	{
+		SiftBlock  *block = dlist_container(SiftBlock, node, iter.cur);
+
+		if (block != home)
+			remove_block(context, block);
+	}
+}
+
+/*
+ * context_reset
+ *		Free all chunks; the home block stays.
+ */
+void
+context_reset(MemoryContext mcontext)
+{
+	SiftContext *context = (SiftContext *) mcontext;
+
+#ifdef CLOBBER_FREED_MEMORY
+	SiftBlock  *home = home_block(context);
+	char	   *start = block_start(context, home);
+	char	   *carved = block_carved(context, home);
+#endif
+
+	give_blocks(context);
+#ifdef CLOBBER_FREED_MEMORY
+	wipe_mem(start, carved - start);
+#endif
+	refresh_home(context);
+	context->next_size = context->first_size;
+	block_settle();
+}
+
+/*
+ * context_delete
+ *		Give everything back, the context itself with it.
+ */
+void
+context_delete(MemoryContext mcontext)
+{
+	SiftContext *context = (SiftContext *) mcontext;
+
+	give_blocks(context);
+	dlist_delete(&context->node);
+	block_give(home_block(context));
+	block_settle();
+}
+
+/* True until something is allocated after create or reset. */
+bool
+context_is_empty(MemoryContext mcontext)
+{
+	return mcontext->isReset;
+}
+
+/* ----------------------------------------------------------------
+ *		Figures
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * context_usage
+ *		What a context holds.  Reads its blocks' headers, not its chunks.
+ */
+void
+context_usage(SiftContext *context, ContextUsage *usage)
+{
+	dlist_iter	iter;
+
+	memset(usage, 0, sizeof(*usage));
+	dlist_foreach(iter, &context->blocks)
+	{
+		SiftBlock  *block = dlist_container(SiftBlock, node, iter.cur);
+		char	   *carved = block_carved(context, block);
+		Size		live = block_live(context, block);
+
+		usage->blocks++;
+		usage->total += block->size;
+		usage->free += block_end(block) - carved;
+		usage->dead += carved - block_start(context, block) - live;
+	}
+	usage->used = usage->total - usage->free - usage->dead;
+}
+
+/* The chunk that follows in a block: where the one at "at" ends. */
+static char *
+chunk_after(SiftContext *context, SiftBlock *block, char *at)
+{
+	if (block->kind == SIFT_LARGE)
+		return block_end(block);
+	return at + header_length(chunk_header(at + CHUNK_HEADER_SIZE));
+}
+
+/*
+ * context_count_chunks
+ *		How many live chunks a context has; -1 where they have no headers.
+ *
+ * Reads every header.
+ */
+int64
+context_count_chunks(SiftContext *context)
+{
+	int64		chunks = 0;
+	dlist_iter	iter;
+
+	if (context->type == BARE_BATCH_CONTEXT)
+		return -1;
+	dlist_foreach(iter, &context->blocks)
+	{
+		SiftBlock  *block = dlist_container(SiftBlock, node, iter.cur);
+		char	   *carved = block_carved(context, block);
+
+		for (char *at = block_start(context, block); at < carved;
+			 at = chunk_after(context, block, at))
+		{
+			if (!header_is_dead(chunk_header(at + CHUNK_HEADER_SIZE)))
+				chunks++;
+		}
+	}
+	return chunks;
+}
+
+/*
+ * context_stats
+ *		Statistics for MemoryContextStats and its like.
+ *
+ * Dead bytes count as free, as what other contexts have in their freelists;
+ * chunks are not counted, since this runs at each out-of-memory error.
+ */
+void
+context_stats(MemoryContext mcontext, MemoryStatsPrintFunc printfunc,
+			  void *passthru, MemoryContextCounters *totals,
+			  bool print_to_stderr)
+{
+	ContextUsage usage;
+
+	if (print_to_stderr)
+		report_error_follows();
+	context_usage((SiftContext *) mcontext, &usage);
+	if (printfunc)
+	{
+		char		text[200];
+
+		snprintf(text, sizeof(text),
+				 "%zu total in %zu blocks; %zu free (%zu dead); %zu used",
+				 usage.total, usage.blocks, usage.free + usage.dead,
+				 usage.dead, usage.used);
+		printfunc(mcontext, passthru, text, print_to_stderr);
+	}
+	if (totals)
+	{
+		totals->nblocks += usage.blocks;
+		totals->totalspace += usage.total;
+		totals->freespace += usage.free + usage.dead;
+	}
+}
+
+#ifdef MEMORY_CONTEXT_CHECKING
+/*
+ * check_block
+ *		Walk a block's chunks and compare with what the block table says.
+ */
+static void
+check_block(SiftContext *context, SiftBlock *block)
+{
+	const char *name = context->cursor.header.name;
+	char	   *carved = block_carved(context, block);
+	Size		live = 0;
+
+	if (block->context != context)
+		elog(WARNING, "problem in Sift context %s: block %p has a bogus context link",
+			 name, block);
+	for (char *at = block_start(context, block), *after; at < carved; at = after)
+	{
+		char	   *chunk = at + CHUNK_HEADER_SIZE;
+		uint64		header = chunk_header(chunk);
+
+		after = chunk_after(context, block, at);
+		if (after <= at || after > carved ||
+			(!header_is_dead(header) && SiftHeaderBlock(header) != block->number))
+		{
+			elog(WARNING, "problem in Sift context %s: bad header of chunk %p in block %p",
+				 name, chunk, block);
+			return;
+		}
+		if (header_is_dead(header))
+			continue;
+		live += after - at;
+		if (!sentinel_ok(chunk, chunk_requested_size(chunk)))
+			elog(WARNING, "problem in Sift context %s: detected write past chunk end in block %p, chunk %p",
+				 name, block, chunk);
+	}
+	if (live != block_live(context, block))
+		elog(WARNING, "problem in Sift context %s: block %p has %zu live bytes, not %zu",
+			 name, block, live, block_live(context, block));
+}
+
+/*
+ * context_check
+ *		Walk through the context and warn about what does not add up.
+ */
+void
+context_check(MemoryContext mcontext)
+{
+	SiftContext *context = (SiftContext *) mcontext;
+	Size		total = 0;
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &context->blocks)
+	{
+		SiftBlock  *block = dlist_container(SiftBlock, node, iter.cur);
+
+		check_block(context, block);
+		total += block->size;
+	}
+	if (total != mcontext->mem_allocated)
+		elog(WARNING, "problem in Sift context %s: blocks have %zu bytes, not %zu",
+			 mcontext->name, total, mcontext->mem_allocated);
+}
+#endif
+
+/*
+ * context_trim_all
+ *		Give back every block that has no live chunk, and the pool.
+ *
+ * A row context keeps the block it carves; here it lets go of an empty one.
+ * Returns the bytes that went back to the system.
+ */
+Size
+context_trim_all(void)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &sift_contexts)
+	{
+		SiftContext *context = dlist_container(SiftContext, node, iter.cur);
+
+		if (carves_empty_block(context))
+			drop_empty_block(context);
+	}
+	return block_trim();
+}

@@ -1,0 +1,139 @@
+/*-------------------------------------------------------------------------
+ *
+ * context.h
+ *	  What row and batch contexts have in common.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SIFT_CONTEXT_H
+#define SIFT_CONTEXT_H
+
+#include "block.h"
+
+typedef enum SiftContextType
+{
+	ROW_CONTEXT,
+	BATCH_CONTEXT,				/* chunks with headers */
+	BARE_BATCH_CONTEXT
+} SiftContextType;
+
+typedef struct SiftContext
+{
+	SiftCursor	cursor;			/* header, where to carve, tag of the block */
+	SiftContextType type;
+	bool		home_fresh;		/* nothing was carved from the home block since
+								 * create or reset */
+	SiftBlock  *current;		/* block being carved, or NULL */
+	dlist_head	blocks;			/* all blocks; the home block is the last */
+	Size		first_size;		/* of the first block, after the home block */
+	Size		max_size;		/* of a block */
+	Size		next_size;		/* of the next block */
+	Size		large_from;		/* chunks this long get a block of their own */
+	dlist_node	node;			/* in sift_contexts */
+} SiftContext;
+
+/* Size of the block that a context itself lies in. */
+#define HOME_BLOCK_SIZE			((Size) 1024)
+
+/*
+ * Live bytes in the block table.  While a block of a row context is carved,
+ * and always in a batch context, LIVE_BIAS is added and carving changes
+ * nothing: the entry is LIVE_BIAS less the dead bytes, so that it cannot fall
+ * to zero.  When a row block is closed its entry becomes its live bytes; the
+ * home block keeps HOME_PIN more, since it cannot be given back.
+ */
+#define LIVE_BIAS				((uint32) 1 << 30)
+#define HOME_PIN				((uint32) 8)
+
+/* All Sift contexts of this process, the newest first. */
+extern dlist_head sift_contexts;
+
+/* What a context holds, for views and statistics.  Bytes. */
+typedef struct ContextUsage
+{
+	Size		blocks;
+	Size		total;			/* used + free + dead */
+	Size		used;			/* live chunks and all headers */
+	Size		free;			/* not carved yet */
+	Size		dead;			/* freed, not yet to be used again */
+} ContextUsage;
+
+extern MemoryContext context_create(MemoryContext parent, const char *name,
+									SiftContextType type,
+									const MemoryContextMethods *methods,
+									Size first_size, Size max_size);
+
+/* for the alloc methods */
+extern void *context_alloc_slow(MemoryContext context, Size size, int flags);
+
+/*
+ * context_alloc
+ *		Alloc of a chunk with a header: move the cursor and write the header;
+ *		all else is out of line.
+ *
+ * size may be anything at all, also -1; flags are the caller's.
+ */
+static pg_attribute_always_inline void *
+context_alloc(MemoryContext context, Size size, int flags)
+{
+#if !SIFT_CHECKED_BUILD
+	SiftCursor *cursor = (SiftCursor *) context;
+	char	   *at = cursor->next;
+	Size		end;
+
+	if (likely(!__builtin_add_overflow(size, (Size) at + CHUNK_HEADER_SIZE, &end) &&
+			   end <= (Size) cursor->end))
+	{
+		cursor->next = (char *) MAXALIGN(end);
+		return chunk_make(at, context, cursor->tag, cursor->next - at, size, size);
+	}
+#endif
+	return context_alloc_slow(context, size, flags);
+}
+
+/* methods that both types share */
+extern METHOD_FREE(context_free);
+extern METHOD_REALLOC(context_realloc);
+extern METHOD_CHUNK_SPACE(context_chunk_space);
+extern MemoryContext context_of_chunk(void *pointer);
+extern void context_reset(MemoryContext context);
+extern void context_delete(MemoryContext context);
+extern bool context_is_empty(MemoryContext context);
+extern void context_stats(MemoryContext context, MemoryStatsPrintFunc printfunc,
+						  void *passthru, MemoryContextCounters *totals,
+						  bool print_to_stderr);
+#ifdef MEMORY_CONTEXT_CHECKING
+extern void context_check(MemoryContext context);
+#endif
+
+#ifdef MEMORY_CONTEXT_CHECKING
+#define CONTEXT_CHECK_METHOD	.check = context_check,
+#else
+#define CONTEXT_CHECK_METHOD
+#endif
+
+#if PG_VERSION_NUM >= 160000
+#define CONTEXT_OF_CHUNK_METHOD	.get_chunk_context = context_of_chunk,
+#else
+#define CONTEXT_OF_CHUNK_METHOD
+#endif
+
+/* All methods but alloc. */
+#define SHARED_METHODS \
+	.free_p = context_free, \
+	.realloc = context_realloc, \
+	.reset = context_reset, \
+	.delete_context = context_delete, \
+	CONTEXT_OF_CHUNK_METHOD \
+	.get_chunk_space = context_chunk_space, \
+	.is_empty = context_is_empty, \
+	CONTEXT_CHECK_METHOD \
+	.stats = context_stats
+
+/* for the inline functions, views and trim */
+extern void context_block_empty(uint32 number);
+extern void context_usage(SiftContext *context, ContextUsage *usage);
+extern int64 context_count_chunks(SiftContext *context);
+extern Size context_trim_all(void);
+
+#endif							/* SIFT_CONTEXT_H */

@@ -1,0 +1,269 @@
+/*-------------------------------------------------------------------------
+ *
+ * ledger.c
+ *	  Who holds how many bytes, by kind, against which limit.
+ *
+ * Everything that Sift takes from the operating system is charged here before
+ * it is taken, and this is the only place where a limit is tested.  Idle
+ * memory is charged as well, so the sum of all kinds is what the process
+ * really has from Sift.
+ *
+ * A charge that does not fit is refused.  Whoever asks for memory calls
+ * ledger_make_room() before that: it asks the reclaimers, in order of their
+ * cost, until the request fits.  That is a call of its own because a
+ * reclaimer may be code of an extension: it may give back memory of any
+ * context, and may even raise, so the caller must have nothing half done.
+ *
+ * The ledger does not know blocks, contexts or the operating system.  Bytes
+ * are Size where they are asked for and int64 where they are kept.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "ledger.h"
+#include "slots.h"
+
+/* A reclaimer, in a list by rising cost. */
+typedef struct Reclaimer
+{
+	struct Reclaimer *next;
+	const char *name;
+	int			cost;
+	SiftReclaimer callback;
+	void	   *arg;
+} Reclaimer;
+
+Refusal		ledger_last_refusal;
+
+static Reclaimer *reclaimers = NULL;
+static bool reclaiming = false; /* no reclaimer is asked from within another */
+static int64 refuse_countdown = 0;	/* charges until the one refused for a test */
+static int	limit_kb = -1;		/* sift.memory_limit */
+static int	max_limit_kb = -1;	/* sift.max_memory_limit */
+
+/*
+ * ledger_set_limits
+ *		Set the limits in kB, -1 for none; the smaller one counts.
+ *
+ * A limit below what is held takes nothing away; nothing more is granted
+ * until it fits.
+ */
+void
+ledger_set_limits(int memory_limit_kb, int max_memory_limit_kb)
+{
+	int			effective_kb = memory_limit_kb;
+
+	if (max_memory_limit_kb >= 0 &&
+		(effective_kb < 0 || max_memory_limit_kb < effective_kb))
+		effective_kb = max_memory_limit_kb;
+	limit_kb = memory_limit_kb;
+	max_limit_kb = max_memory_limit_kb;
+	my_account->limit_bytes = effective_kb < 0 ? -1 : (int64) effective_kb * 1024;
+}
+
+/*
+ * ledger_limit_name
+ *		The setting that is in effect, for messages.
+ */
+const char *
+ledger_limit_name(void)
+{
+	if (max_limit_kb >= 0 && (limit_kb < 0 || max_limit_kb < limit_kb))
+		return "sift.max_memory_limit";
+	return "sift.memory_limit";
+}
+
+/*
+ * ledger_fits
+ *		Whether that many bytes more would pass no limit.
+ *
+ * 0 bytes do not fit either while more is held than the limit allows.
+ */
+bool
+ledger_fits(Size bytes)
+{
+	SiftUsageData *account = my_account;
+
+	return account->limit_bytes < 0 ||
+		(account->charged_bytes <= account->limit_bytes &&
+		 bytes <= (Size) (account->limit_bytes - account->charged_bytes));
+}
+
+/* Tells whose code an error came from. */
+static void
+reclaimer_error_context(void *arg)
+{
+	errcontext("reclaimer \"%s\"", ((Reclaimer *) arg)->name);
+}
+
+/*
+ * call_reclaimer
+ *		Ask one reclaimer; the guard is taken off even if it raises.
+ */
+static void
+call_reclaimer(Reclaimer *reclaimer, Size wanted)
+{
+	ErrorContextCallback context;
+
+	context.callback = reclaimer_error_context;
+	context.arg = reclaimer;
+	context.previous = error_context_stack;
+	error_context_stack = &context;
+	reclaiming = true;
+	PG_TRY();
+	{
+		(void) reclaimer->callback(wanted, reclaimer->arg);
+	}
+	PG_FINALLY();
+	{
+		reclaiming = false;
+	}
+	PG_END_TRY();
+	error_context_stack = context.previous;
+}
+
+/*
+ * ledger_make_room
+ *		Ask reclaimers for memory until "wanted" bytes would fit.
+ *
+ * Returns whether anything was given back; the caller then looks again at
+ * what it needs.  Raises what a reclaimer raises.
+ */
+bool
+ledger_make_room(Size wanted)
+{
+	int64		before = my_account->charged_bytes;
+
+	if (reclaiming)
+		return false;
+	for (Reclaimer *r = reclaimers; r != NULL && !ledger_fits(wanted); r = r->next)
+		call_reclaimer(r, wanted);
+	return my_account->charged_bytes < before;
+}
+
+/* Add bytes to a kind; the sum is the caller's. */
+static inline void
+add_to_kind(SiftKind kind, Size bytes)
+{
+	SiftKindUsage *usage = &my_account->kinds[kind];
+
+	usage->bytes += bytes;
+	if (usage->bytes > usage->peak_bytes)
+		usage->peak_bytes = usage->bytes;
+}
+
+/*
+ * ledger_charge
+ *		Charge a block of a kind, and what comes along with it as idle.
+ *
+ * kind: what the block is for
+ * bytes: bytes of it that are new; 0 when it is made of idle memory alone
+ * spare: bytes taken beside it, which become idle
+ *
+ * Returns false, with nothing charged, when a limit would be passed.
+ */
+bool
+ledger_charge(SiftKind kind, Size bytes, Size spare)
+{
+	SiftUsageData *account;
+
+	if (unlikely(!slots_attached))
+		slots_attach();
+	account = my_account;
+	if (unlikely(refuse_countdown > 0) && --refuse_countdown == 0)
+	{
+		ledger_refuse(kind, REFUSED_BY_TEST);
+		return false;
+	}
+	if (unlikely(!ledger_fits(bytes + spare)))
+	{
+		ledger_refuse(kind, REFUSED_BY_LIMIT);
+		return false;
+	}
+	account->charged_bytes += bytes + spare;
+	if (account->charged_bytes > account->peak_bytes)
+		account->peak_bytes = account->charged_bytes;
+	add_to_kind(kind, bytes);
+	add_to_kind(SIFT_IDLE, spare);
+	return true;
+}
+
+/*
+ * ledger_release
+ *		Take back a charge: the bytes are the operating system's again.
+ */
+void
+ledger_release(SiftKind kind, Size bytes)
+{
+	my_account->charged_bytes -= bytes;
+	my_account->kinds[kind].bytes -= bytes;
+}
+
+/*
+ * ledger_move
+ *		Bytes change their kind: the sum stays.
+ */
+void
+ledger_move(SiftKind from, SiftKind to, Size bytes)
+{
+	my_account->kinds[from].bytes -= bytes;
+	add_to_kind(to, bytes);
+}
+
+/*
+ * ledger_refuse
+ *		Note that a request was turned down, and why.
+ */
+void
+ledger_refuse(SiftKind kind, RefusalReason reason)
+{
+	ledger_last_refusal.reason = reason;
+	ledger_last_refusal.saved_errno = errno;
+	my_account->kinds[kind].refusals++;
+}
+
+/*
+ * ledger_add_reclaimer
+ *		Have a callback asked before a charge is refused.
+ *
+ * name is a constant.  Lasts as long as the process.  Raises 53200 when there
+ * is no memory for the entry.
+ */
+void
+ledger_add_reclaimer(const char *name, int cost, SiftReclaimer callback, void *arg)
+{
+	Reclaimer  *entry = MemoryContextAlloc(TopMemoryContext, sizeof(Reclaimer));
+	Reclaimer **link = &reclaimers;
+
+	while (*link != NULL && (*link)->cost <= cost)
+		link = &(*link)->next;
+	entry->name = name;
+	entry->cost = cost;
+	entry->callback = callback;
+	entry->arg = arg;
+	entry->next = *link;
+	*link = entry;
+}
+
+/*
+ * ledger_reset_peak
+ *		Let the peaks begin again at what is held now.
+ */
+void
+ledger_reset_peak(void)
+{
+	my_account->peak_bytes = my_account->charged_bytes;
+	for (int kind = 0; kind < SIFT_NUM_KINDS; kind++)
+		my_account->kinds[kind].peak_bytes = my_account->kinds[kind].bytes;
+}
+
+/*
+ * ledger_refuse_charge
+ *		For tests: refuse the n-th charge from now on, once; 0 for none.
+ */
+void
+ledger_refuse_charge(int64 n)
+{
+	refuse_countdown = n;
+}

@@ -1,0 +1,141 @@
+/*-------------------------------------------------------------------------
+ *
+ * procfs.c
+ *	  Figures that the kernel keeps of a process, from /proc.
+ *
+ * Every process of a server runs as the same user and may read these files.
+ * A process may end at any moment: all that is asked of it then is not known.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "nodes/pg_list.h"
+#include "procfs.h"
+#include "storage/fd.h"
+
+/*
+ * read_file
+ *		Read the beginning of a file of a process; false if it is not there.
+ *
+ * Opens no virtual file descriptor and allocates nothing.
+ */
+static bool
+read_file(const char *pid, const char *name, char *buffer, Size size)
+{
+	char		path[64];
+	ssize_t		length;
+	int			fd;
+
+	snprintf(path, sizeof(path), "/proc/%s/%s", pid, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	length = read(fd, buffer, size - 1);
+	close(fd);
+	if (length <= 0)
+		return false;
+	buffer[length] = '\0';
+	return true;
+}
+
+/*
+ * procfs_own_address_space
+ *		Bytes of addresses that this process has mapped; 0 if not known.
+ */
+Size
+procfs_own_address_space(void)
+{
+	char		buffer[128];
+
+	if (!read_file("self", "statm", buffer, sizeof(buffer)))
+		return 0;
+	return (Size) strtoull(buffer, NULL, 10) * sysconf(_SC_PAGESIZE);
+}
+
+/* The value in bytes of a line "name: 123 kB", -1 without one. */
+static int64
+status_value(const char *status, const char *name)
+{
+	const char *line = strstr(status, name);
+
+	return line == NULL ? -1 : (int64) strtoll(line + strlen(name), NULL, 10) * 1024;
+}
+
+/*
+ * procfs_memory
+ *		Resident memory of a process; false when there is no such process.
+ */
+bool
+procfs_memory(int pid, ProcMemory *memory)
+{
+	char		pid_text[16];
+	char		status[8192];
+
+	snprintf(pid_text, sizeof(pid_text), "%d", pid);
+	if (!read_file(pid_text, "status", status, sizeof(status)))
+		return false;
+	memory->rss = status_value(status, "\nVmRSS:");
+	memory->rss_anon = status_value(status, "\nRssAnon:");
+	memory->peak_rss = status_value(status, "\nVmHWM:");
+	return true;
+}
+
+/*
+ * parent_of
+ *		The parent of a process, 0 when it is gone.
+ */
+static int
+parent_of(const char *pid)
+{
+	char		stat[1024];
+	char	   *end;
+
+	/* the name, in parentheses, may hold anything; the last one ends it */
+	if (!read_file(pid, "stat", stat, sizeof(stat)) ||
+		(end = strrchr(stat, ')')) == NULL || strlen(end) < 4)
+		return 0;
+	return atoi(end + 4);
+}
+
+/*
+ * procfs_children
+ *		The processes that a process has started: a list of integers.
+ *
+ * Raises what AllocateDir() raises.
+ */
+List *
+procfs_children(int parent_pid)
+{
+	List	   *children = NIL;
+	DIR		   *dir = AllocateDir("/proc");
+	struct dirent *entry;
+
+	while ((entry = ReadDir(dir, "/proc")) != NULL)
+	{
+		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' &&
+			parent_of(entry->d_name) == parent_pid)
+			children = lappend_int(children, atoi(entry->d_name));
+	}
+	FreeDir(dir);
+	return children;
+}
+
+/*
+ * procfs_title
+ *		The first words of a process's title (its "ps" line), "" if not known.
+ *
+ * title: at least PROC_TITLE_SIZE bytes
+ */
+void
+procfs_title(int pid, char *title)
+{
+	char		pid_text[16];
+
+	snprintf(pid_text, sizeof(pid_text), "%d", pid);
+	if (!read_file(pid_text, "cmdline", title, PROC_TITLE_SIZE))
+		title[0] = '\0';
+}

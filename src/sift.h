@@ -1,0 +1,412 @@
+/*-------------------------------------------------------------------------
+ *
+ * sift.h
+ *	  Accounted memory contexts for authors of PostgreSQL extensions.
+ *
+ * This is the only header that Sift installs.  An extension includes it as
+ *
+ *		#include "extension/sift/sift.h"
+ *
+ * after postgres.h, and does not link against Sift: the library is found by
+ * load_external_function() when the first call is made, and the first call
+ * raises an error when it is missing or of another layout.
+ *
+ * Words.  A chunk is what one palloc returns.  A block is what is taken from
+ * the operating system and charged to the session; chunks are carved from it
+ * by moving a cursor.  A row context gives a block back when its last chunk
+ * is freed; a batch context gives all blocks back at once.  Sizes are in
+ * bytes everywhere.
+ *
+ * What every call may raise:
+ *	53200	out of memory: sift.memory_limit or sift.max_memory_limit would be
+ *			passed, or the operating system has no memory
+ *	58P01	the library is not installed (first call of a session)
+ *	55000	the library is of another version than this header (likewise)
+ *
+ * Both kinds of contexts are PostgreSQL's MemoryContexts.  Their memory
+ * belongs to the context, the context belongs to its parent and goes with it;
+ * palloc, pfree, repalloc, MemoryContextReset, MemoryContextDelete and so on
+ * work as in any other context.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SIFT_H
+#define SIFT_H
+
+#include "access/htup.h"
+#include "access/tupdesc.h"
+#include "fmgr.h"
+#include "nodes/memnodes.h"
+#include "utils/memutils.h"
+
+/*
+ * Kinds of memory, as the column "kind" of the view sift_memory_usage.
+ */
+typedef enum SiftKind
+{
+	SIFT_ROW,					/* blocks of row contexts */
+	SIFT_BATCH,					/* blocks of batch contexts */
+	SIFT_LARGE,					/* blocks of their own for large chunks */
+	SIFT_IDLE,					/* empty blocks kept for reuse */
+	SIFT_SERVER,				/* what the server program takes by malloc */
+	SIFT_SHARED					/* dynamic shared memory of this session */
+} SiftKind;
+
+#define SIFT_NUM_KINDS			(SIFT_SHARED + 1)
+
+/* What one kind holds, and what became of it since the backend started. */
+typedef struct SiftKindUsage
+{
+	int64		bytes;			/* held now */
+	int64		peak_bytes;		/* most held, since start or sift_reset_peak() */
+	int64		blocks_taken;	/* blocks ever taken */
+	int64		blocks_returned;	/* blocks ever given back */
+	int64		refusals;		/* requests turned down */
+} SiftKindUsage;
+
+/* The account of a backend. */
+typedef struct SiftUsageData
+{
+	int64		limit_bytes;	/* the limit in effect; -1 without one */
+	int64		charged_bytes;	/* held, all kinds */
+	int64		peak_bytes;		/* most held */
+	SiftKindUsage kinds[SIFT_NUM_KINDS];
+} SiftUsageData;
+
+/*
+ * A reclaimer: is asked for "wanted" bytes before a request is refused, gives
+ * back what it can spare and returns the bytes given back (0 for none).  It
+ * may not raise, and may not count on getting memory from Sift.
+ */
+typedef Size (*SiftReclaimer) (Size wanted, void *arg);
+
+/*
+ * Block sizes: of the first block and of the largest, powers of two from 1 kB
+ * to 64 MB.  Blocks grow with the context; a chunk that is large for them
+ * gets a block of its own, rounded up to whole pages.
+ */
+#define SIFT_ROW_DEFAULT_SIZES		((Size) 1024), ((Size) 256 * 1024)
+#define SIFT_BATCH_DEFAULT_SIZES	((Size) 8 * 1024), ((Size) 2 * 1024 * 1024)
+
+/*
+ * Flag for SiftBatchContextCreate: chunks have no header.  The densest and
+ * fastest form, as PostgreSQL's Bump.  pfree, repalloc, palloc_aligned,
+ * GetMemoryChunkContext and GetMemoryChunkSpace must not be used on its
+ * chunks: an error in an assert-enabled build, undefined otherwise.
+ */
+#define SIFT_BATCH_BARE				0x01
+
+/*
+ * What the inline functions below rely on.  A change of any of it changes
+ * SIFT_LAYOUT, and a library of another layout is refused at the first call.
+ */
+#if defined(USE_VALGRIND) || defined(MEMORY_CONTEXT_CHECKING)
+#define SIFT_CHECKED_BUILD		1
+#else
+#define SIFT_CHECKED_BUILD		0
+#endif
+#define SIFT_LAYOUT				(0x100 + SIFT_CHECKED_BUILD)
+
+/* How every Sift context begins. */
+typedef struct SiftCursor
+{
+	MemoryContextData header;
+	char	   *next;			/* where the next chunk goes; NULL: no block yet */
+	char	   *end;			/* end of the block being carved */
+	uint64		tag;			/* a chunk's header but for its length; 0 in a
+								 * bare batch */
+} SiftCursor;
+
+/* One entry a block, in a table indexed by block number. */
+typedef struct SiftBlockEntry
+{
+	uint32		live;			/* live bytes, biased while it is carved */
+	uint32		unit;			/* private to Sift */
+} SiftBlockEntry;
+
+/*
+ * Chunk header: the 8 bytes before the chunk (15: the 8 bytes before its
+ * context's address).  "Length" is that of header and chunk, a multiple of 8
+ * below 4 GB; its three low bits are marks.
+ *
+ *	16 and later	bits 0-3 method number, 4-35 length, 36-63 block number
+ *	15				bits 0-31 length, 32-63 block number
+ *
+ * A dead chunk is marked: by method number 0, which the server refuses to
+ * free again, or by SIFT_MARK_DEAD on 15.
+ */
+#define SIFT_MARK_LARGE			0x01	/* alone in a large block */
+#define SIFT_MARK_DEAD			0x02
+
+#if PG_VERSION_NUM >= 160000
+#define SIFT_CHUNK_HEADER_SIZE	((Size) 8)
+#define SIFT_HEADER_OFFSET		((Size) 8)
+#define SiftHeaderMake(tag, length)	((tag) | ((uint64) (length) << 4))
+#define SiftHeaderBlock(header)	((uint32) ((header) >> 36))
+#define SiftHeaderLength(header) ((uint32) ((header) >> 4))
+#define SiftHeaderKill(header)	((header) & ~(uint64) 0x0F)
+#else
+#define SIFT_CHUNK_HEADER_SIZE	((Size) 16)
+#define SIFT_HEADER_OFFSET		((Size) 16)
+#define SiftHeaderMake(tag, length)	((tag) | (uint64) (length))
+#define SiftHeaderBlock(header)	((uint32) ((header) >> 32))
+#define SiftHeaderLength(header) ((uint32) (header))
+#define SiftHeaderKill(header)	((header) | SIFT_MARK_DEAD)
+#endif
+
+/* The header word of a chunk. */
+#define SiftChunkHeader(chunk)	((uint64 *) ((char *) (chunk) - SIFT_HEADER_OFFSET))
+
+/*
+ * The library as its clients see it.  Entries are only ever added at the end.
+ */
+typedef struct SiftApi
+{
+	uint32		size;			/* sizeof(SiftApi) in the library */
+	uint32		layout;			/* SIFT_LAYOUT in the library */
+	SiftBlockEntry *blocks;		/* set when the first block is taken */
+	MemoryContext (*row_context_create) (MemoryContext parent, const char *name,
+										 Size initBlockSize, Size maxBlockSize);
+	MemoryContext (*batch_context_create) (MemoryContext parent, const char *name,
+										   int flags, Size initBlockSize,
+										   Size maxBlockSize);
+	MinimalTuple (*row_form_tuple) (MemoryContext row, TupleDesc desc,
+									const Datum *values, const bool *isnull);
+	void		(*row_block_empty) (uint32 block);
+	void		(*register_reclaimer) (const char *name, int cost,
+									   SiftReclaimer callback, void *arg);
+	void		(*usage) (SiftUsageData *usage);
+
+	/*
+	 * For tests, superusers only (42501 otherwise): refuse the n-th charge
+	 * from now on, once; 0 for none.
+	 */
+	void		(*test_refuse_charge) (int64 n);
+} SiftApi;
+
+/*
+ * SiftGetApi
+ *		The library's functions; loads the library when needed.
+ *
+ * Raises 58P01 when the library is not there, 55000 when it is older than
+ * this header or lays memory out differently.  Life time: the process.
+ */
+static inline const SiftApi *
+SiftGetApi(void)
+{
+	static const SiftApi *api = NULL;
+
+	if (unlikely(api == NULL))
+	{
+		const SiftApi *(*find) (void) = (const SiftApi *(*) (void))
+			load_external_function("$libdir/sift", "sift_api", true, NULL);
+		const SiftApi *found = find();
+
+		if (found->size < sizeof(SiftApi) || found->layout != SIFT_LAYOUT)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("the library \"sift\" does not fit this extension"),
+					 errdetail("The extension was built for size %zu and layout %u, the library has size %u and layout %u.",
+							   sizeof(SiftApi), (unsigned) SIFT_LAYOUT,
+							   (unsigned) found->size, (unsigned) found->layout),
+					 errhint("Build the extension again with the installed \"sift.h\", and reconnect.")));
+		api = found;
+	}
+	return api;
+}
+
+/*
+ * SiftRowContextCreate
+ *		Create a context whose chunks are freed one by one.
+ *
+ * parent: owner of the context; NULL for none
+ * name: a constant string (MemoryContextSetIdentifier for more)
+ * initBlockSize, maxBlockSize: SIFT_ROW_DEFAULT_SIZES, unless there is reason
+ *
+ * Costs 1 kB until something is allocated.  A block whose chunks are all
+ * freed is given back; one live chunk holds its whole block.  Also raises
+ * 22023 for a block size that is not allowed, 55000 in the postmaster, and
+ * 0A000 where this server has no place for the context types (said in the
+ * log at load).
+ */
+static inline MemoryContext
+SiftRowContextCreate(MemoryContext parent, const char *name,
+					 Size initBlockSize, Size maxBlockSize)
+{
+	return SiftGetApi()->row_context_create(parent, name,
+											initBlockSize, maxBlockSize);
+}
+
+/*
+ * SiftBatchContextCreate
+ *		Create a context whose memory goes back all at once, on reset or
+ *		delete.
+ *
+ * parent, name, sizes: as in SiftRowContextCreate (SIFT_BATCH_DEFAULT_SIZES)
+ * flags: 0 or SIFT_BATCH_BARE
+ *
+ * pfree is allowed (not in a bare batch) and gives nothing back before the
+ * reset.  Raises what SiftRowContextCreate raises.
+ */
+static inline MemoryContext
+SiftBatchContextCreate(MemoryContext parent, const char *name, int flags,
+					   Size initBlockSize, Size maxBlockSize)
+{
+	return SiftGetApi()->batch_context_create(parent, name, flags,
+											  initBlockSize, maxBlockSize);
+}
+
+/*
+ * SiftBatchAlloc
+ *		palloc in a batch context, inline.
+ *
+ * batch: from SiftBatchContextCreate, bare or not, and nothing else
+ * size: bytes, up to MaxAllocSize
+ *
+ * The chunk belongs to the context and lives until its reset.  Raises what
+ * palloc raises.
+ */
+static inline void *
+SiftBatchAlloc(MemoryContext batch, Size size)
+{
+#if !SIFT_CHECKED_BUILD
+	SiftCursor *cursor = (SiftCursor *) batch;
+	char	   *at = cursor->next;
+
+	if (likely(size <= MaxAllocSize))
+	{
+		Size		length = MAXALIGN(size);
+
+		if (cursor->tag == 0)
+		{
+			/* length 0 goes the slow way, which makes it a chunk of its own */
+			if (likely(length - 1 < (Size) (cursor->end - at)))
+			{
+				cursor->next = at + length;
+				return at;
+			}
+		}
+		else
+		{
+			length += SIFT_CHUNK_HEADER_SIZE;
+			if (likely(length <= (Size) (cursor->end - at)))
+			{
+				*(uint64 *) at = SiftHeaderMake(cursor->tag, length);
+#if PG_VERSION_NUM < 160000
+				((MemoryContext *) at)[1] = batch;
+#endif
+				cursor->next = at + length;
+				return at + SIFT_CHUNK_HEADER_SIZE;
+			}
+		}
+	}
+#endif
+	return MemoryContextAlloc(batch, size);
+}
+
+/*
+ * SiftRowAlloc
+ *		palloc in a row context, inline.
+ *
+ * row: from SiftRowContextCreate, and nothing else
+ * size: bytes, up to MaxAllocSize
+ *
+ * The chunk belongs to the context and lives until it is freed, by
+ * SiftRowFree or pfree, or the context is reset.  Raises what palloc raises.
+ */
+static inline void *
+SiftRowAlloc(MemoryContext row, Size size)
+{
+#if !SIFT_CHECKED_BUILD
+	SiftCursor *cursor = (SiftCursor *) row;
+	char	   *at = cursor->next;
+	Size		length = MAXALIGN(size) + SIFT_CHUNK_HEADER_SIZE;
+
+	if (likely(size <= MaxAllocSize && length <= (Size) (cursor->end - at)))
+	{
+		*(uint64 *) at = SiftHeaderMake(cursor->tag, length);
+#if PG_VERSION_NUM < 160000
+		((MemoryContext *) at)[1] = row;
+#endif
+		cursor->next = at + length;
+		return at + SIFT_CHUNK_HEADER_SIZE;
+	}
+#endif
+	return MemoryContextAlloc(row, size);
+}
+
+/*
+ * SiftRowFree
+ *		pfree of a chunk of a row context, inline.
+ *
+ * chunk: from SiftRowAlloc, or from palloc, repalloc and the like in a row
+ * context; not from palloc_aligned.  Raises nothing.
+ */
+static inline void
+SiftRowFree(void *chunk)
+{
+#if !SIFT_CHECKED_BUILD
+	const SiftApi *api = SiftGetApi();
+	uint64		header = *SiftChunkHeader(chunk);
+	SiftBlockEntry *entry = &api->blocks[SiftHeaderBlock(header)];
+
+	*SiftChunkHeader(chunk) = SiftHeaderKill(header);
+	entry->live -= SiftHeaderLength(header);
+	if (unlikely((int32) entry->live <= 0))
+		api->row_block_empty(SiftHeaderBlock(header));
+#else
+	pfree(chunk);
+#endif
+}
+
+/*
+ * SiftRowFormTuple
+ *		Form a row as one chunk of a row context, long values included.
+ *
+ * row: context that gets the row
+ * desc, values, isnull: as for heap_form_minimal_tuple()
+ *
+ * Values that are stored out of line or compressed are fetched and
+ * decompressed, expanded values are flattened: the row refers to nothing
+ * outside itself.  It belongs to the context; free it with SiftRowFree or
+ * pfree.  Also raises what fetching a value and heap_form_minimal_tuple()
+ * raise; nothing is left in the context then.
+ */
+static inline MinimalTuple
+SiftRowFormTuple(MemoryContext row, TupleDesc desc,
+				 const Datum *values, const bool *isnull)
+{
+	return SiftGetApi()->row_form_tuple(row, desc, values, isnull);
+}
+
+/*
+ * SiftRegisterReclaimer
+ *		Have a callback called before a request is refused.
+ *
+ * name: a constant string
+ * cost: 1 or more; callbacks of lower cost are called first, Sift's own idle
+ *		blocks before all of them
+ * callback, arg: see SiftReclaimer
+ *
+ * Lasts as long as the process.  Also raises 22023 for a cost below 1.
+ */
+static inline void
+SiftRegisterReclaimer(const char *name, int cost,
+					  SiftReclaimer callback, void *arg)
+{
+	SiftGetApi()->register_reclaimer(name, cost, callback, arg);
+}
+
+/*
+ * SiftUsage
+ *		What this backend holds, by kind, in bytes.
+ *
+ * usage: filled in; belongs to the caller.
+ */
+static inline void
+SiftUsage(SiftUsageData *usage)
+{
+	SiftGetApi()->usage(usage);
+}
+
+#endif							/* SIFT_H */

@@ -1,0 +1,87 @@
+/*-------------------------------------------------------------------------
+ *
+ * tuple.c
+ *	  Rows as single chunks.
+ *
+ * A row is formed by heap_form_minimal_tuple(), which makes one palloc and
+ * flattens expanded values into it.  What it does not do is fetch values that
+ * are stored out of line, or decompress: that is done here, in a context of
+ * its own, so that nothing but the row ends up in the row context.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/detoast.h"
+#include "compat.h"
+#include "row_context.h"
+#include "tuple.h"
+
+/* Whether a value must be fetched or decompressed. */
+static bool
+is_toasted(TupleDesc desc, int i, const Datum *values, const bool *isnull)
+{
+	struct varlena *value;
+
+	if (isnull[i] || TupleDescAttr(desc, i)->attlen != -1)
+		return false;
+	value = (struct varlena *) DatumGetPointer(values[i]);
+	return VARATT_IS_COMPRESSED(value) ||
+		(VARATT_IS_EXTERNAL(value) && !VARATT_IS_EXTERNAL_EXPANDED(value));
+}
+
+/* heap_form_minimal_tuple() in a context. */
+static MinimalTuple
+form_in(MemoryContext row, TupleDesc desc, const Datum *values, const bool *isnull)
+{
+	MemoryContext caller_context = MemoryContextSwitchTo(row);
+	MinimalTuple tuple = form_minimal_tuple(desc, values, isnull);
+
+	MemoryContextSwitchTo(caller_context);
+	return tuple;
+}
+
+/* A value as it is without any toasting, in a context. */
+static Datum
+detoast_in(MemoryContext scratch, Datum value)
+{
+	MemoryContext caller_context = MemoryContextSwitchTo(scratch);
+	struct varlena *plain = detoast_attr((struct varlena *) DatumGetPointer(value));
+
+	MemoryContextSwitchTo(caller_context);
+	return PointerGetDatum(plain);
+}
+
+/*
+ * tuple_form
+ *		SiftRowFormTuple, see sift.h.
+ */
+MinimalTuple
+tuple_form(MemoryContext row, TupleDesc desc, const Datum *values, const bool *isnull)
+{
+	MemoryContext scratch = NULL;
+	Datum	   *plain = NULL;
+	MinimalTuple tuple;
+
+	if (!is_row_context(row))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("memory context \"%s\" is not a Sift row context", row->name)));
+	for (int i = 0; i < desc->natts; i++)
+	{
+		if (!is_toasted(desc, i, values, isnull))
+			continue;
+		if (scratch == NULL)
+		{
+			scratch = AllocSetContextCreate(CurrentMemoryContext,
+											"SiftRowFormTuple", ALLOCSET_DEFAULT_SIZES);
+			plain = MemoryContextAlloc(scratch, desc->natts * sizeof(Datum));
+			memcpy(plain, values, desc->natts * sizeof(Datum));
+		}
+		plain[i] = detoast_in(scratch, values[i]);
+	}
+	tuple = form_in(row, desc, plain ? plain : values, isnull);
+	if (scratch != NULL)
+		MemoryContextDelete(scratch);
+	return tuple;
+}

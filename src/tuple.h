@@ -1,0 +1,17 @@
+/*-------------------------------------------------------------------------
+ *
+ * tuple.h
+ *	  Rows as single chunks.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SIFT_TUPLE_H
+#define SIFT_TUPLE_H
+
+#include "access/htup.h"
+#include "access/tupdesc.h"
+
+extern MinimalTuple tuple_form(MemoryContext row, TupleDesc desc,
+							   const Datum *values, const bool *isnull);
+
+#endif							/* SIFT_TUPLE_H */

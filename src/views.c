@@ -1,0 +1,405 @@
+/*-------------------------------------------------------------------------
+ *
+ * views.c
+ *	  The SQL functions behind the views, and what a user can do about them.
+ *
+ * Figures of this process come from its own account and contexts; those of
+ * other processes from their slots and from /proc, never by asking them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_authid.h"
+#include "commands/dbcommands.h"
+#include "compat.h"
+#include "context.h"
+#include "extent.h"
+#include "funcapi.h"
+#include "ledger.h"
+#include "mb/pg_wchar.h"
+#include "postmaster/bgworker.h"
+#include "procfs.h"
+#include "slots.h"
+#include "storage/procarray.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+
+PGDLLEXPORT Datum sift_memory_usage_1_0(PG_FUNCTION_ARGS);
+PGDLLEXPORT Datum sift_memory_usage_contexts_1_0(PG_FUNCTION_ARGS);
+PGDLLEXPORT Datum sift_memory_usage_backends_1_0(PG_FUNCTION_ARGS);
+PGDLLEXPORT Datum sift_trim_1_0(PG_FUNCTION_ARGS);
+PGDLLEXPORT Datum sift_reset_peak_1_0(PG_FUNCTION_ARGS);
+
+PG_FUNCTION_INFO_V1(sift_memory_usage_1_0);
+PG_FUNCTION_INFO_V1(sift_memory_usage_contexts_1_0);
+PG_FUNCTION_INFO_V1(sift_memory_usage_backends_1_0);
+PG_FUNCTION_INFO_V1(sift_trim_1_0);
+PG_FUNCTION_INFO_V1(sift_reset_peak_1_0);
+
+/* Bytes of an ident that are shown, as in pg_backend_memory_contexts. */
+#define IDENT_DISPLAY_SIZE		1024
+
+/* A row in the making: columns are put one after the other. */
+#define MAX_COLUMNS				22
+
+typedef struct RowBuilder
+{
+	int			columns;
+	Datum		values[MAX_COLUMNS];
+	bool		nulls[MAX_COLUMNS];
+} RowBuilder;
+
+static void
+put(RowBuilder *row, Datum value)
+{
+	row->nulls[row->columns] = false;
+	row->values[row->columns++] = value;
+}
+
+static void
+put_null(RowBuilder *row)
+{
+	row->nulls[row->columns] = true;
+	row->values[row->columns++] = (Datum) 0;
+}
+
+/* A number, null when it is negative: not known, or there is none. */
+static void
+put_number(RowBuilder *row, int64 number)
+{
+	if (number < 0)
+		put_null(row);
+	else
+		put(row, Int64GetDatum(number));
+}
+
+static void
+put_text(RowBuilder *row, const char *text)
+{
+	if (text == NULL)
+		put_null(row);
+	else
+		put(row, CStringGetTextDatum(text));
+}
+
+/* A process id, null when it is 0. */
+static void
+put_pid(RowBuilder *row, int pid)
+{
+	if (pid == 0)
+		put_null(row);
+	else
+		put(row, Int32GetDatum(pid));
+}
+
+static void
+store_row(ReturnSetInfo *result, RowBuilder *row)
+{
+	Assert(row->columns == result->setDesc->natts);
+	tuplestore_putvalues(result->setResult, result->setDesc, row->values, row->nulls);
+}
+
+/*
+ * sift_memory_usage
+ *		This backend, a row a kind.
+ */
+Datum
+sift_memory_usage_1_0(PG_FUNCTION_ARGS)
+{
+	static const char *const kind_names[SIFT_NUM_KINDS] = {
+		[SIFT_ROW] = "row",
+		[SIFT_BATCH] = "batch",
+		[SIFT_LARGE] = "large",
+		[SIFT_IDLE] = "idle",
+		[SIFT_SERVER] = "server",
+		[SIFT_SHARED] = "shared"
+	};
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (int kind = 0; kind < SIFT_NUM_KINDS; kind++)
+	{
+		const SiftKindUsage *usage = &my_account->kinds[kind];
+		RowBuilder	row = {0};
+
+		put_text(&row, kind_names[kind]);
+		if (kind == SIFT_SERVER || kind == SIFT_SHARED)
+		{
+			/* not accounted by this version */
+			while (row.columns < 7)
+				put_null(&row);
+		}
+		else
+		{
+			put_number(&row, usage->bytes);
+			put_number(&row, usage->peak_bytes);
+			put_number(&row, kind == SIFT_IDLE ? extent_idle_runs() :
+					   usage->blocks_taken - usage->blocks_returned);
+			put_number(&row, usage->blocks_taken);
+			put_number(&row, usage->blocks_returned);
+			put_number(&row, usage->refusals);
+		}
+		store_row(result, &row);
+	}
+	return (Datum) 0;
+}
+
+/*
+ * context_label
+ *		The name and ident of a context as PostgreSQL's own views show them:
+ *		a dynahash context goes by its table's name.
+ */
+static const char *
+context_label(MemoryContext context, const char **ident)
+{
+	if (context->ident != NULL && strcmp(context->name, "dynahash") == 0)
+	{
+		*ident = NULL;
+		return context->ident;
+	}
+	*ident = context->ident;
+	return context->name;
+}
+
+/* Put an ident, clipped as PostgreSQL's own view does. */
+static void
+put_ident(RowBuilder *row, const char *ident)
+{
+	int			length;
+
+	if (ident == NULL)
+	{
+		put_null(row);
+		return;
+	}
+	length = strlen(ident);
+	if (length >= IDENT_DISPLAY_SIZE)
+		length = pg_mbcliplen(ident, length, IDENT_DISPLAY_SIZE - 1);
+	put(row, PointerGetDatum(cstring_to_text_with_len(ident, length)));
+}
+
+/* The level of a context in the tree, as in pg_backend_memory_contexts. */
+static int
+context_level(MemoryContext context)
+{
+	int			level = TOP_CONTEXT_LEVEL;
+
+	while ((context = context->parent) != NULL)
+		level++;
+	return level;
+}
+
+/*
+ * sift_memory_usage_contexts
+ *		This backend, a row a Sift context.
+ */
+Datum
+sift_memory_usage_contexts_1_0(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	dlist_iter	iter;
+
+	InitMaterializedSRF(fcinfo, 0);
+	dlist_foreach(iter, &sift_contexts)
+	{
+		SiftContext *context = dlist_container(SiftContext, node, iter.cur);
+		MemoryContext header = &context->cursor.header;
+		RowBuilder	row = {0};
+		ContextUsage usage;
+		int64		chunks = context_count_chunks(context);
+		const char *ident;
+		const char *parent_ident;
+
+		context_usage(context, &usage);
+		put_text(&row, context_label(header, &ident));
+		put_ident(&row, ident);
+		put_text(&row, header->parent ? context_label(header->parent, &parent_ident) : NULL);
+		put_text(&row, context->type == ROW_CONTEXT ? "row" : "batch");
+		put(&row, Int32GetDatum(context_level(header)));
+		put_number(&row, usage.blocks);
+		put_number(&row, usage.total);
+		put_number(&row, usage.used);
+		put_number(&row, usage.free);
+		put_number(&row, usage.dead);
+		put_number(&row, chunks);
+		store_row(result, &row);
+	}
+	return (Datum) 0;
+}
+
+/* What is known of a process of the server. */
+typedef struct Process
+{
+	int			pid;
+	const char *backend_type;	/* NULL if not known */
+	PgBackendStatus *status;	/* its entry of pg_stat_activity, or NULL */
+} Process;
+
+/* The leader of a parallel worker, 0 for any other process. */
+static int
+leader_of(int pid)
+{
+	PGPROC	   *proc = BackendPidGetProc(pid);
+	PGPROC	   *leader = proc != NULL ? proc->lockGroupLeader : NULL;
+
+	return leader != NULL && leader->pid != pid ? leader->pid : 0;
+}
+
+/*
+ * put_owner
+ *		Put the columns that only some may see.
+ */
+static void
+put_owner(RowBuilder *row, const Process *process, bool visible)
+{
+	PgBackendStatus *status = process->status;
+
+	put_text(row, process->backend_type);
+	if (!visible || status == NULL)
+	{
+		put_null(row);
+		put_null(row);
+		return;
+	}
+	put_text(row, OidIsValid(status->st_databaseid) ?
+			 get_database_name(status->st_databaseid) : NULL);
+	put_text(row, OidIsValid(status->st_userid) ?
+			 GetUserNameFromId(status->st_userid, true) : NULL);
+}
+
+/*
+ * store_process
+ *		A row of sift_memory_usage_backends.
+ *
+ * A process that is listed in pg_stat_activity and has no slot yet has
+ * charged nothing; one that can have no slot has no account.
+ */
+static void
+store_process(ReturnSetInfo *result, const Process *process)
+{
+	RowBuilder	row = {0};
+	SiftUsageData account = {.limit_bytes = -1};
+	ProcMemory	memory = {-1, -1, -1};
+	bool		accounted = slots_read(process->pid, &account) || process->status != NULL;
+	bool		visible = process->status != NULL &&
+		(has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
+		 (OidIsValid(process->status->st_userid) &&
+		  has_privs_of_role(GetUserId(), process->status->st_userid)));
+
+	(void) procfs_memory(process->pid, &memory);
+
+	put_pid(&row, process->pid);
+	put_pid(&row, visible ? leader_of(process->pid) : 0);
+	put_owner(&row, process, visible);
+	put_number(&row, account.limit_bytes);
+	put_number(&row, accounted ? account.charged_bytes : -1);
+	for (int kind = SIFT_ROW; kind <= SIFT_IDLE; kind++)
+		put_number(&row, accounted ? account.kinds[kind].bytes : -1);
+	put_null(&row);				/* server_bytes */
+	put_null(&row);				/* shared_bytes */
+	put_number(&row, accounted ? account.peak_bytes : -1);
+	if (accounted && visible)
+	{
+		int64		refusals = 0;
+
+		for (int kind = 0; kind < SIFT_NUM_KINDS; kind++)
+			refusals += account.kinds[kind].refusals;
+		put_number(&row, refusals);
+	}
+	else
+		put_null(&row);
+	put_null(&row);				/* waived_bytes */
+	put_number(&row, memory.rss);
+	put_number(&row, memory.rss_anon);
+	put_number(&row, memory.peak_rss);
+	put_null(&row);				/* free_heap_bytes */
+	put_number(&row, memory.rss_anon < 0 ? -1 :
+			   Max(memory.rss_anon - account.charged_bytes, 0));
+	put_null(&row);				/* accounted_share */
+	store_row(result, &row);
+}
+
+/*
+ * titled_type
+ *		The type of a process that pg_stat_activity does not list, from its
+ *		title; NULL if that does not tell.
+ */
+static const char *
+titled_type(int pid)
+{
+	char		title[PROC_TITLE_SIZE];
+
+	procfs_title(pid, title);
+	return strstr(title, "logger") != NULL ? GetBackendTypeDesc(B_LOGGER) : NULL;
+}
+
+/*
+ * sift_memory_usage_backends
+ *		Every process of the server, the postmaster first.
+ */
+Datum
+sift_memory_usage_backends_1_0(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	Process		process = {PostmasterPid, "postmaster", NULL};
+	List	   *unlisted;
+	ListCell   *cell;
+	int			listed;
+
+	if (!slots_exist())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("sift must be loaded via \"shared_preload_libraries\""),
+				 errdetail("The accounts of other backends are in shared memory, which is made when the server starts."),
+				 errhint("Add \"sift\" to \"shared_preload_libraries\" and restart the server.")));
+
+	InitMaterializedSRF(fcinfo, 0);
+	if (IsUnderPostmaster)
+		store_process(result, &process);
+	unlisted = procfs_children(PostmasterPid);
+	listed = pgstat_fetch_stat_numbackends();
+	for (int i = 1; i <= listed; i++)
+	{
+		process.status = backend_status_entry(i);
+		process.pid = process.status->st_procpid;
+		process.backend_type = NULL;
+		if (process.pid == 0)
+			continue;
+		if (process.status->st_backendType == B_BG_WORKER)
+			process.backend_type = GetBackgroundWorkerTypeByPid(process.pid);
+		if (process.backend_type == NULL)
+			process.backend_type = GetBackendTypeDesc(process.status->st_backendType);
+		store_process(result, &process);
+		unlisted = list_delete_int(unlisted, process.pid);
+	}
+	process.status = NULL;
+	foreach(cell, unlisted)
+	{
+		process.pid = lfirst_int(cell);
+		process.backend_type = titled_type(process.pid);
+		store_process(result, &process);
+	}
+	return (Datum) 0;
+}
+
+/*
+ * sift_trim
+ *		Give back to the system what this backend keeps for reuse; the bytes.
+ */
+Datum
+sift_trim_1_0(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(context_trim_all());
+}
+
+/*
+ * sift_reset_peak
+ *		Let this backend's peaks begin again at what it holds now.
+ */
+Datum
+sift_reset_peak_1_0(PG_FUNCTION_ARGS)
+{
+	ledger_reset_peak();
+	PG_RETURN_VOID();
+}

@@ -1,0 +1,48 @@
+/* sift_test--1.0.sql */
+
+\echo Use "CREATE EXTENSION sift_test" to load this file. \quit
+
+-- Each of these raises an error at the first thing that is not as expected.
+
+CREATE FUNCTION sift_test_contexts() RETURNS void
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+CREATE FUNCTION sift_test_misuse() RETURNS text
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+CREATE FUNCTION sift_test_random(seed int8, operations int4, live_bytes int8) RETURNS text
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+CREATE FUNCTION sift_test_refusals(no_oom bool) RETURNS int4
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+CREATE FUNCTION sift_test_refuse_charge(n int8) RETURNS void
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+CREATE FUNCTION sift_test_reclaimers() RETURNS void
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+-- Allocate and free one chunk again and again.
+CREATE FUNCTION sift_test_cross_zero(size int4, times int4) RETURNS void
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+-- Create and drop contexts with rows in them; charged bytes and resident
+-- bytes after each round.
+CREATE FUNCTION sift_test_churn(contexts int4, rounds int4,
+    OUT round int4, OUT charged_bytes int8, OUT rss_bytes int8) RETURNS SETOF record
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+-- Keep the rows of any query in a row context of that name; the rows kept.
+CREATE FUNCTION sift_test_keep(name text, query text) RETURNS int8
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+-- The kept rows, in the order of the query.
+CREATE FUNCTION sift_test_kept(name text) RETURNS SETOF record
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+-- Free every row but each n-th one (n = 0: every row).
+CREATE FUNCTION sift_test_free(name text, n int4) RETURNS int8
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+CREATE FUNCTION sift_test_drop(name text) RETURNS void
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;

@@ -1,0 +1,75 @@
+/*
+ * sift_test.c
+ *	  C tests of Sift: what cannot be reached from SQL.
+ *
+ * The tests are the other files of this folder; here is what they share, and
+ * what can only be seen in the postmaster.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "sift_test.h"
+
+PG_MODULE_MAGIC;
+
+PGDLLEXPORT void _PG_init(void);
+PG_FUNCTION_INFO_V1(sift_test_refuse_charge);
+
+bool		hinted;
+
+static MemoryContext test_context;
+
+int
+expected_error(void)
+{
+	test_context = CurrentMemoryContext;
+	return 0;
+}
+
+int
+caught_error(void)
+{
+	ErrorData  *error;
+	int			sqlstate;
+
+	MemoryContextSwitchTo(test_context);
+	error = CopyErrorData();
+	FlushErrorState();
+	sqlstate = error->sqlerrcode;
+	hinted = error->hint != NULL;
+	FreeErrorData(error);
+	return sqlstate;
+}
+
+int64
+used_bytes(void)
+{
+	SiftUsageData usage;
+
+	SiftUsage(&usage);
+	return usage.kinds[SIFT_ROW].bytes + usage.kinds[SIFT_BATCH].bytes +
+		usage.kinds[SIFT_LARGE].bytes;
+}
+
+Datum
+sift_test_refuse_charge(PG_FUNCTION_ARGS)
+{
+	SiftGetApi()->test_refuse_charge(PG_GETARG_INT64(0));
+	PG_RETURN_VOID();
+}
+
+/*
+ * Preloaded behind Sift, a context is asked for in the postmaster; the log
+ * tells how that ended.
+ */
+void
+_PG_init(void)
+{
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+	EXPECT_ERROR(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+				 SiftRowContextCreate(TopMemoryContext, "postmaster", SIFT_ROW_DEFAULT_SIZES));
+	EXPECT_ERROR(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+				 SiftBatchContextCreate(TopMemoryContext, "postmaster", 0, SIFT_BATCH_DEFAULT_SIZES));
+	elog(LOG, "sift_test: no context in the postmaster");
+}

@@ -1,0 +1,50 @@
+/*
+ * sift_test.h
+ *	  What the C tests share.
+ */
+#ifndef SIFT_TEST_H
+#define SIFT_TEST_H
+
+#include "extension/sift/sift.h"
+
+#define EXPECT(condition) \
+	do { \
+		if (!(condition)) \
+			elog(ERROR, "%s, line %d: expected %s", __FILE__, __LINE__, #condition); \
+	} while (0)
+
+#define EXPECT_EQUAL(a, b) \
+	do { \
+		int64		a_ = (int64) (a); \
+		int64		b_ = (int64) (b); \
+		if (a_ != b_) \
+			elog(ERROR, "%s, line %d: expected %s = %s, found %lld and %lld", \
+				 __FILE__, __LINE__, #a, #b, (long long) a_, (long long) b_); \
+	} while (0)
+
+/* The statement must raise this SQLSTATE.  Sets "hinted". */
+#define EXPECT_ERROR(sqlstate, statement) \
+	do { \
+		int			found_ = expected_error(); \
+		PG_TRY(); \
+		{ \
+			statement; \
+		} \
+		PG_CATCH(); \
+		{ \
+			found_ = caught_error(); \
+		} \
+		PG_END_TRY(); \
+		if (found_ != (sqlstate)) \
+			elog(ERROR, "%s, line %d: expected %s to raise %s, found %s", \
+				 __FILE__, __LINE__, #statement, #sqlstate, unpack_sql_state(found_)); \
+	} while (0)
+
+extern bool hinted;				/* had the error caught last a hint? */
+extern int	expected_error(void);
+extern int	caught_error(void);
+
+/* Bytes charged to blocks in use, idle ones not counted. */
+extern int64 used_bytes(void);
+
+#endif							/* SIFT_TEST_H */
