@@ -29,7 +29,7 @@ OBJS = \
 DATA = sift--1.0.sql
 HEADERS_sift = src/sift.h
 PGFILEDESC = "sift - accounted memory contexts"
-REGRESS = sift limits
+REGRESS = settings extension
 PG_CPPFLAGS = -I$(srcdir)/src
 
 # Only what is marked PGDLLEXPORT is seen outside.  Up to 15 the server's

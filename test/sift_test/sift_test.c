@@ -65,7 +65,7 @@ sift_test_refuse_charge(PG_FUNCTION_ARGS)
 void
 _PG_init(void)
 {
-	if (!process_shared_preload_libraries_in_progress)
+	if (!process_shared_preload_libraries_in_progress || !IsPostmasterEnvironment)
 		return;
 	EXPECT_ERROR(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 				 SiftRowContextCreate(TopMemoryContext, "postmaster", SIFT_ROW_DEFAULT_SIZES));

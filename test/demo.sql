@@ -1,0 +1,45 @@
+-- The session of "make demo".  A \gset of "ok" and :must_be_true make the
+-- script end with an error as soon as something is not as the text says.
+\set ON_ERROR_STOP on
+\pset footer off
+\set must_be_true 'SELECT 1 / (:''ok''::bool)::int AS ok \\gset'
+SET client_min_messages = warning;
+CREATE EXTENSION sift;
+CREATE EXTENSION sift_test;
+
+\echo '1. Rows kept in row contexts: pgbench accounts and the server''s own catalogs.'
+SELECT sift_test_keep('accounts', 'SELECT * FROM pgbench_accounts') AS accounts,
+       sift_test_keep('columns', 'SELECT * FROM pg_attribute') AS columns \gset
+\echo '   ' :accounts accounts, :columns 'columns of system tables.  Memory of this session by kind:'
+SELECT kind, bytes, peak_bytes, blocks FROM sift_memory_usage WHERE bytes IS NOT NULL;
+SELECT ident, kind, total_bytes, used_bytes, free_bytes, chunks FROM sift_memory_usage_contexts ORDER BY ident;
+SELECT :accounts = 100000 AND min(used_bytes::float / total_bytes) > 0.9 AS ok FROM sift_memory_usage_contexts \gset
+:must_be_true
+
+\echo '2. A load that passes the limit ends in an error; the session goes on.'
+\echo '   SET sift.memory_limit = ''24MB'';'
+SET sift.memory_limit = '24MB';
+\set ON_ERROR_STOP off
+SELECT sift_test_keep('again', 'SELECT * FROM pgbench_accounts');
+\set ON_ERROR_STOP on
+SELECT :'LAST_ERROR_SQLSTATE' = '53200' AS ok \gset
+:must_be_true
+SELECT count(*) AS accounts_still_kept, sum(bid)
+FROM sift_test_kept('accounts') AS k(aid int, bid int, abalance int, filler char(84));
+SELECT sum(bytes) <= 24 * 1024 * 1024 AND sum(refusals) = 1 AS ok FROM sift_memory_usage \gset
+:must_be_true
+
+\echo '3. Every process of the server, from shared memory and /proc:'
+SELECT pid, backend_type, limit_bytes, charged_bytes, row_bytes, rss_anon_bytes, outside_bytes
+FROM sift_memory_usage_backends ORDER BY charged_bytes DESC NULLS LAST, pid;
+SELECT count(*) > 4 AND bool_and(rss_bytes > 0) AS ok FROM sift_memory_usage_backends \gset
+:must_be_true
+
+\echo '4. The rows are dropped, and idle blocks given back:'
+SELECT sift_test_drop('accounts'), sift_test_drop('columns') \gset
+SELECT sift_trim() > 0 AS ok \gset
+:must_be_true
+SELECT kind, bytes, peak_bytes, blocks FROM sift_memory_usage WHERE bytes IS NOT NULL;
+SELECT sum(bytes) = 0 AS ok FROM sift_memory_usage \gset
+:must_be_true
+\echo 'All of this was checked while it was shown.'
