@@ -5,6 +5,7 @@ CREATE EXTENSION sift SCHEMA "Sift's own";
 SELECT pg_describe_object(classid, objid, 0) COLLATE "C" AS object
 FROM pg_depend
 WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
+  AND classid IN ('pg_proc'::regclass, 'pg_class'::regclass)
   AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'sift')
 ORDER BY object;
 

@@ -83,7 +83,7 @@ RESET sift.memory_limit;
 SELECT sift_test_keep('many', 'SELECT i, i::text FROM generate_series(1, 200000) i');
 SELECT sift_test_drop('many');
 SELECT sift_trim() > 0 AS trimmed;
-SELECT peak_bytes > 8 * 1024 * 1024 AS peak FROM sift_memory_usage WHERE kind = 'row';
+SELECT peak_bytes > 4 * 1024 * 1024 AS peak FROM sift_memory_usage WHERE kind = 'row';
 SELECT sift_reset_peak();
 SELECT bool_and(peak_bytes = bytes) AS reset FROM sift_memory_usage WHERE bytes IS NOT NULL;
 
