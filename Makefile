@@ -15,10 +15,13 @@ OBJS = \
 	src/batch_context.o \
 	src/block.o \
 	src/context.o \
+	src/context_usage.o \
 	src/extent.o \
+	src/extent_map.o \
 	src/ledger.o \
 	src/method_table.o \
 	src/procfs.o \
+	src/range.o \
 	src/report.o \
 	src/row_context.o \
 	src/sift.o \

@@ -29,7 +29,7 @@
 #define POOL_OUTSIDE			((Size) 1024 * 1024)
 
 /* Block numbers have 28 bits in a chunk's header. */
-StaticAssertDecl((Size) 64 * 1024 * 1024 * 1024 / UNIT_SIZE <= ((Size) 1 << 28),
+StaticAssertDecl(RANGE_SIZE / UNIT_SIZE < ((Size) 1 << 28),
 				 "a block number must fit into a chunk's header");
 
 SiftBlockEntry *block_table = NULL;
@@ -45,7 +45,7 @@ static uint32 free_number = 0;	/* head of the chain of free entries, through
 static Size
 pool_reclaim(Size wanted, void *arg)
 {
-	return extent_trim(0);
+	return extent_trim(0, true);
 }
 
 /*
@@ -57,7 +57,7 @@ pool_reclaim(Size wanted, void *arg)
 static pg_noinline bool
 start(SiftKind kind)
 {
-	if (!extent_reserve())
+	if (!range_reserve())
 	{
 		ledger_refuse(kind, REFUSED_BY_SYSTEM);
 		return false;
@@ -80,11 +80,13 @@ take_number(SiftKind kind)
 		free_number = block_table[number].unit;
 	else
 	{
-		SiftBlockEntry *table = extent_side_table(table_size + 1,
-												  sizeof(SiftBlockEntry), kind);
+		SiftBlockEntry *table = range_table(BLOCK_TABLE, (table_size + 1) * BLOCK_TABLE_ENTRY);
 
 		if (table == NULL)
+		{
+			ledger_refuse(kind, REFUSED_BY_SYSTEM);
 			return 0;
+		}
 		block_table = table;
 		number = table_size++;
 	}
@@ -132,7 +134,7 @@ block_take(struct SiftContext *context, SiftKind kind, Size size)
 	block->number = number;
 	block->kind = kind;
 	VALGRIND_MAKE_MEM_NOACCESS(block->carved, size - BLOCK_HEADER_SIZE);
-	block_table[number].unit = extent_unit(block);
+	block_table[number].unit = unit_at(block);
 	my_account->kinds[kind].blocks_taken++;
 	return block;
 }
@@ -200,7 +202,17 @@ block_shrink(SiftBlock *block, Size size)
 SiftBlock *
 block_by_number(uint32 number)
 {
-	return (SiftBlock *) extent_address(block_table[number].unit);
+	return (SiftBlock *) unit_address(block_table[number].unit);
+}
+
+/*
+ * block_fits
+ *		Whether the limit allows a block of that size without a reclaimer.
+ */
+bool
+block_fits(Size size)
+{
+	return ledger_fits(size) || (ledger_fits(0) && extent_has_idle(size));
 }
 
 /*
@@ -209,24 +221,28 @@ block_by_number(uint32 number)
  *
  * To be called when blocks were given back and when a transaction ends.
  * Within a transaction it goes an eighth below its bound, so that not every
- * single block costs a system call.
+ * single block costs a system call.  What could not go, since it lies in
+ * large pages that are partly used, is not tried again until there is more.
  */
 void
 block_settle(void)
 {
+	static Size stuck = 0;		/* idle bytes that the last trim left */
 	Size		idle = my_account->kinds[SIFT_IDLE].bytes;
 	int64		limit = my_account->limit_bytes;
-	Size		bound;
+	Size		bound = POOL_OUTSIDE;
+	Size		target = POOL_OUTSIDE;
 
-	if (!IsTransactionState())
+	if (IsTransactionState())
 	{
-		if (idle > POOL_OUTSIDE)
-			extent_trim(POOL_OUTSIDE);
-		return;
+		bound = limit < 0 ? POOL_IN_TRANSACTION : Min((Size) limit / 4, POOL_IN_TRANSACTION);
+		target = bound - bound / 8;
 	}
-	bound = limit < 0 ? POOL_IN_TRANSACTION : Min((Size) limit / 4, POOL_IN_TRANSACTION);
-	if (idle > bound)
-		extent_trim(bound - bound / 8);
+	stuck = Min(stuck, idle);
+	if (idle <= bound || idle <= stuck)
+		return;
+	extent_trim(target, false);
+	stuck = my_account->kinds[SIFT_IDLE].bytes;
 }
 
 /*
@@ -236,5 +252,5 @@ block_settle(void)
 Size
 block_trim(void)
 {
-	return extent_trim(0);
+	return extent_trim(0, true);
 }

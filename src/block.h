@@ -20,6 +20,7 @@ extern GrowResult block_grow(SiftBlock *block, Size size);
 extern void block_shrink(SiftBlock *block, Size size);
 extern SiftBlock *block_by_number(uint32 number);
 
+extern bool block_fits(Size size);
 extern void block_settle(void);
 extern Size block_trim(void);
 

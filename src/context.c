@@ -2,7 +2,7 @@
  *
  * context.c
  *	  What row and batch contexts have in common: everything but the fast
- *	  path of alloc.
+ *	  path of alloc, and figures.
  *
  * A context lies in a block of its own of 1 kB, its home block; the rest of
  * that block is the first to be carved, and the home block stays until the
@@ -20,7 +20,6 @@
 #include "postgres.h"
 
 #include "context.h"
-#include "ledger.h"
 #include "method_table.h"
 #include "report.h"
 
@@ -43,44 +42,6 @@ dlist_head	sift_contexts = DLIST_STATIC_INIT(sift_contexts);
  * ----------------------------------------------------------------
  */
 
-static inline SiftBlock *
-home_block(SiftContext *context)
-{
-	return (SiftBlock *) ((char *) context - BLOCK_HEADER_SIZE);
-}
-
-/* Where the first chunk of a block begins. */
-static inline char *
-block_start(SiftContext *context, SiftBlock *block)
-{
-	return (char *) block + BLOCK_HEADER_SIZE +
-		(block == home_block(context) ? MAXALIGN(sizeof(SiftContext)) : 0);
-}
-
-static inline char *
-block_end(SiftBlock *block)
-{
-	return (char *) block + block->size;
-}
-
-/* Where the last chunk of a block ends. */
-static inline char *
-block_carved(SiftContext *context, SiftBlock *block)
-{
-	return block == context->current ? context->cursor.next : block->carved;
-}
-
-/* Whether the block's chunks have headers. */
-static inline bool
-has_headers(SiftContext *context)
-{
-#ifdef MEMORY_CONTEXT_CHECKING
-	return true;				/* so that misuse of a bare batch is found */
-#else
-	return context->type != BARE_BATCH_CONTEXT;
-#endif
-}
-
 static inline SiftKind
 block_kind(SiftContextType type)
 {
@@ -88,20 +49,18 @@ block_kind(SiftContextType type)
 }
 
 /*
- * block_live
- *		Bytes of a block's chunks that are live, headers included.
+ * link_block
+ *		A context has got a block.
+ *
+ * A reclaimer that was asked before may have reset the context, which would
+ * then pass for empty.
  */
-static Size
-block_live(SiftContext *context, SiftBlock *block)
+static void
+link_block(SiftContext *context, SiftBlock *block)
 {
-	uint32		live = block_table[block->number].live;
-	Size		carved = block_carved(context, block) - block_start(context, block);
-
-	if (block->kind == SIFT_LARGE)
-		return live == 0 || live == LIVE_BIAS - (SIFT_MARK_LARGE | MAXIMUM_ALIGNOF) ? 0 : carved;
-	if (context->type != ROW_CONTEXT || block == context->current)
-		return carved - (LIVE_BIAS - live);
-	return block == home_block(context) ? live - HOME_PIN : live;
+	dlist_push_head(&context->blocks, &block->node);
+	context->cursor.header.mem_allocated += block->size;
+	context->cursor.header.isReset = false;
 }
 
 /* Take a block out of its context and give it to the pool. */
@@ -195,14 +154,13 @@ new_block(SiftContext *context, Size length)
 	while (size - BLOCK_HEADER_SIZE < length)
 		size *= 2;
 	/* near the limit a smaller block may fit where this one does not */
-	while (!ledger_fits(size) && size / 2 >= MIN_BLOCK_SIZE &&
+	while (!block_fits(size) && size / 2 >= MIN_BLOCK_SIZE &&
 		   size / 2 - BLOCK_HEADER_SIZE >= length)
 		size /= 2;
 	block = block_take(context, block_kind(context->type), size);
 	if (block == NULL)
 		return NULL;
-	dlist_push_head(&context->blocks, &block->node);
-	context->cursor.header.mem_allocated += size;
+	link_block(context, block);
 
 	/* one live row holds its block, so row blocks stay small for long */
 	size = Min(size * 2, context->max_size);
@@ -279,11 +237,10 @@ alloc_large(SiftContext *context, Size size, int flags)
 	char	   *start;
 
 	block = block_take(context, SIFT_LARGE,
-					   extent_page_round(overhead + MAXALIGN(size + SENTINEL_SIZE)));
+					   page_round(overhead + MAXALIGN(size + SENTINEL_SIZE)));
 	if (block == NULL)
 		return fail(context, size, flags);
-	dlist_push_head(&context->blocks, &block->node);
-	context->cursor.header.mem_allocated += block->size;
+	link_block(context, block);
 	block->carved = block_end(block);
 	block_table[block->number].live = context->type == ROW_CONTEXT ? length : LIVE_BIAS;
 	start = block_start(context, block);
@@ -444,7 +401,7 @@ resize_large(SiftContext *context, void *chunk, uint64 header, Size size, int fl
 {
 	SiftBlock  *block = block_by_number(SiftHeaderBlock(header));
 	Size		old_size = block->size;
-	Size		new_size = extent_page_round((char *) chunk - (char *) block +
+	Size		new_size = page_round((char *) chunk - (char *) block +
 											 MAXALIGN(size + SENTINEL_SIZE));
 
 	if (new_size > old_size)
@@ -689,170 +646,9 @@ context_is_empty(MemoryContext mcontext)
 }
 
 /* ----------------------------------------------------------------
- *		Figures
+ *		Trim
  * ----------------------------------------------------------------
  */
-
-/*
- * context_usage
- *		What a context holds.  Reads its blocks' headers, not its chunks.
- */
-void
-context_usage(SiftContext *context, ContextUsage *usage)
-{
-	dlist_iter	iter;
-
-	memset(usage, 0, sizeof(*usage));
-	dlist_foreach(iter, &context->blocks)
-	{
-		SiftBlock  *block = dlist_container(SiftBlock, node, iter.cur);
-		char	   *carved = block_carved(context, block);
-		Size		live = block_live(context, block);
-
-		usage->blocks++;
-		usage->total += block->size;
-		usage->free += block_end(block) - carved;
-		usage->dead += carved - block_start(context, block) - live;
-	}
-	usage->used = usage->total - usage->free - usage->dead;
-}
-
-/* The chunk that follows in a block: where the one at "at" ends. */
-static char *
-chunk_after(SiftContext *context, SiftBlock *block, char *at)
-{
-	if (block->kind == SIFT_LARGE)
-		return block_end(block);
-	return at + header_length(chunk_header(at + CHUNK_HEADER_SIZE));
-}
-
-/*
- * context_count_chunks
- *		How many live chunks a context has; -1 where they have no headers.
- *
- * Reads every header.
- */
-int64
-context_count_chunks(SiftContext *context)
-{
-	int64		chunks = 0;
-	dlist_iter	iter;
-
-	if (context->type == BARE_BATCH_CONTEXT)
-		return -1;
-	dlist_foreach(iter, &context->blocks)
-	{
-		SiftBlock  *block = dlist_container(SiftBlock, node, iter.cur);
-		char	   *carved = block_carved(context, block);
-
-		for (char *at = block_start(context, block); at < carved;
-			 at = chunk_after(context, block, at))
-		{
-			if (!header_is_dead(chunk_header(at + CHUNK_HEADER_SIZE)))
-				chunks++;
-		}
-	}
-	return chunks;
-}
-
-/*
- * context_stats
- *		Statistics for MemoryContextStats and its like.
- *
- * Dead bytes count as free, as what other contexts have in their freelists;
- * chunks are not counted, since this runs at each out-of-memory error.
- */
-void
-context_stats(MemoryContext mcontext, MemoryStatsPrintFunc printfunc,
-			  void *passthru, MemoryContextCounters *totals,
-			  bool print_to_stderr)
-{
-	ContextUsage usage;
-
-	if (print_to_stderr)
-		report_error_follows();
-	context_usage((SiftContext *) mcontext, &usage);
-	if (printfunc)
-	{
-		char		text[200];
-
-		snprintf(text, sizeof(text),
-				 "%zu total in %zu blocks; %zu free (%zu dead); %zu used",
-				 usage.total, usage.blocks, usage.free + usage.dead,
-				 usage.dead, usage.used);
-		printfunc(mcontext, passthru, text, print_to_stderr);
-	}
-	if (totals)
-	{
-		totals->nblocks += usage.blocks;
-		totals->totalspace += usage.total;
-		totals->freespace += usage.free + usage.dead;
-	}
-}
-
-#ifdef MEMORY_CONTEXT_CHECKING
-/*
- * check_block
- *		Walk a block's chunks and compare with what the block table says.
- */
-static void
-check_block(SiftContext *context, SiftBlock *block)
-{
-	const char *name = context->cursor.header.name;
-	char	   *carved = block_carved(context, block);
-	Size		live = 0;
-
-	if (block->context != context)
-		elog(WARNING, "problem in Sift context %s: block %p has a bogus context link",
-			 name, block);
-	for (char *at = block_start(context, block), *after; at < carved; at = after)
-	{
-		char	   *chunk = at + CHUNK_HEADER_SIZE;
-		uint64		header = chunk_header(chunk);
-
-		after = chunk_after(context, block, at);
-		if (after <= at || after > carved ||
-			(!header_is_dead(header) && SiftHeaderBlock(header) != block->number))
-		{
-			elog(WARNING, "problem in Sift context %s: bad header of chunk %p in block %p",
-				 name, chunk, block);
-			return;
-		}
-		if (header_is_dead(header))
-			continue;
-		live += after - at;
-		if (!sentinel_ok(chunk, chunk_requested_size(chunk)))
-			elog(WARNING, "problem in Sift context %s: detected write past chunk end in block %p, chunk %p",
-				 name, block, chunk);
-	}
-	if (live != block_live(context, block))
-		elog(WARNING, "problem in Sift context %s: block %p has %zu live bytes, not %zu",
-			 name, block, live, block_live(context, block));
-}
-
-/*
- * context_check
- *		Walk through the context and warn about what does not add up.
- */
-void
-context_check(MemoryContext mcontext)
-{
-	SiftContext *context = (SiftContext *) mcontext;
-	Size		total = 0;
-	dlist_iter	iter;
-
-	dlist_foreach(iter, &context->blocks)
-	{
-		SiftBlock  *block = dlist_container(SiftBlock, node, iter.cur);
-
-		check_block(context, block);
-		total += block->size;
-	}
-	if (total != mcontext->mem_allocated)
-		elog(WARNING, "problem in Sift context %s: blocks have %zu bytes, not %zu",
-			 mcontext->name, total, mcontext->mem_allocated);
-}
-#endif
 
 /*
  * context_trim_all

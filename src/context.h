@@ -48,6 +48,56 @@ typedef struct SiftContext
 /* All Sift contexts of this process, the newest first. */
 extern dlist_head sift_contexts;
 
+/* ----------------------------------------------------------------
+ *		Blocks of a context
+ * ----------------------------------------------------------------
+ */
+
+static inline SiftBlock *
+home_block(SiftContext *context)
+{
+	return (SiftBlock *) ((char *) context - BLOCK_HEADER_SIZE);
+}
+
+/* Where the first chunk of a block begins. */
+static inline char *
+block_start(SiftContext *context, SiftBlock *block)
+{
+	return (char *) block + BLOCK_HEADER_SIZE +
+		(block == home_block(context) ? MAXALIGN(sizeof(SiftContext)) : 0);
+}
+
+static inline char *
+block_end(SiftBlock *block)
+{
+	return (char *) block + block->size;
+}
+
+/* Where the last chunk of a block ends. */
+static inline char *
+block_carved(SiftContext *context, SiftBlock *block)
+{
+	return block == context->current ? context->cursor.next : block->carved;
+}
+
+/* Whether the block's chunks have headers. */
+static inline bool
+has_headers(SiftContext *context)
+{
+#ifdef MEMORY_CONTEXT_CHECKING
+	return true;				/* so that misuse of a bare batch is found */
+#else
+	return context->type != BARE_BATCH_CONTEXT;
+#endif
+}
+
+extern Size block_live(SiftContext *context, SiftBlock *block);
+
+/* ----------------------------------------------------------------
+ *		What contexts do
+ * ----------------------------------------------------------------
+ */
+
 /* What a context holds, for views and statistics.  Bytes. */
 typedef struct ContextUsage
 {

@@ -1,464 +1,34 @@
 /*-------------------------------------------------------------------------
  *
  * extent.c
- *	  Where Sift's own blocks come from: one reserved range of addresses.
+ *	  Where Sift's own blocks come from: runs of the reserved range, committed
+ *	  and charged.
  *
- * A process reserves a range of addresses once, when it takes its first
- * block, and never gives it back.  Reserving costs a few microseconds and no
- * memory.  The range is cut into extents of 2 MB (the size of a large page on
- * x86-64 and arm64), the extents into units of 1 kB.  Two bitmaps an extent
- * tell which units are used by a block and which are committed, that is,
- * readable, writable and charged:
- *
- *		used, committed			part of a block
- *		not used, committed		idle
- *		neither					address space only
- *
- * A request takes the lowest free run of units that is long enough, idle ones
- * first.  Lowest address first keeps blocks close together, so that whole
- * extents become free, and since runs are bits, free neighbours are one run
- * without further ado.  Nothing ever moves.  Memory is committed with
- * mprotect, 64 kB at least as long as the limit allows, and goes back by
- * mapping fresh inaccessible pages over it: with vm.overcommit_memory = 2
- * nothing else returns the commit charge.
+ * A request takes the lowest run that is long enough, of idle memory if there
+ * is one; what the run lacks is charged and committed, 64 kB at least as long
+ * as the limit allows.  Nothing ever moves.
  *
  * Large pages.  From HUGE_FROM bytes on a process commits whole extents and
  * asks for 2 MB pages, which makes first touch several times cheaper.  One
  * byte in such an extent is 2 MB of resident memory, so all of it is charged
- * at once, the uncarved rest as idle, and it goes back as a whole or not at
- * all: giving back a part would split the large page and free nothing.
+ * at once, the uncarved rest as idle, and it goes back as a whole: to give
+ * back a part the kernel must split the large page, which is slow.  That is
+ * done only where the alternative is a refusal, and by sift_trim().
  *
- * Requests of more than an extent start at the beginning of one.  What this
- * file cannot do: give back part of a large page, hold more than RANGE_SIZE
- * in one process, or move a block out of the way of a large one.
- *
- * The bookkeeping (512 bytes an extent, 8 an index entry) lies behind the
- * extents in the same reservation and is not charged.
+ * What this file cannot do: hold more than RANGE_SIZE in one process, or move
+ * a block out of the way of a large one.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include "extent.h"
+#include "extent_map.h"
 #include "ledger.h"
-#include "port/pg_bitutils.h"
-#include "procfs.h"
 #include "slots.h"
 
-#define RANGE_SIZE				((Size) 64 * 1024 * 1024 * 1024)
-#define EXTENT_SIZE				((Size) 2 * 1024 * 1024)
-#define EXTENT_UNITS			((uint32) (EXTENT_SIZE / UNIT_SIZE))
-#define EXTENT_WORDS			(EXTENT_UNITS / 64)
 #define COMMIT_STEP				((uint32) (64 * 1024 / UNIT_SIZE))
-#define HUGE_FROM				((int64) 4 * 1024 * 1024)
-
-#define NO_UNIT					PG_UINT32_MAX
-
-/* The bitmaps of an extent, a bit a unit. */
-typedef struct Extent
-{
-	uint64		used[EXTENT_WORDS];
-	uint64		committed[EXTENT_WORDS];
-} Extent;
-
-/* What a search looks at first; dense, so that a search reads little. */
-typedef struct ExtentIndex
-{
-	uint16		used;			/* units used */
-	uint16		idle;			/* units committed and not used */
-	uint16		longest;		/* no free run is longer than this */
-	bool		huge;			/* committed as a whole, with large pages */
-} ExtentIndex;
-
-/* Part of a run that lies in one extent: units [first, last). */
-typedef struct Segment
-{
-	uint32		extent;
-	uint32		first;
-	uint32		last;
-} Segment;
-
-static struct
-{
-	char	   *base;			/* of the extents; NULL before the reservation */
-	uint32		extents;		/* that the range has room for */
-	uint32		high;			/* extents that were ever used, from the lowest */
-	uint32		page_units;		/* units a page */
-	Size		page_size;
-	bool		huge_allowed;	/* the system gives large pages on request */
-	bool		huge_everywhere;	/* and without, unless told not to */
-	ExtentIndex *index;
-	Extent	   *extent;
-	uint32		extents_committed;	/* entries of "extent" that are there */
-	char	   *side_table;
-	Size		side_table_committed;	/* bytes of it that are there */
-} range;
-
-/* ----------------------------------------------------------------
- *		The reservation
- * ----------------------------------------------------------------
- */
-
-/*
- * read_huge_page_mode
- *		What the system does with requests for large pages.
- */
-static void
-read_huge_page_mode(void)
-{
-	char		mode[64];
-	int			fd = open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY);
-	ssize_t		length = fd < 0 ? -1 : read(fd, mode, sizeof(mode) - 1);
-
-	if (fd >= 0)
-		close(fd);
-	mode[Max(length, 0)] = '\0';
-	range.huge_everywhere = strstr(mode, "[always]") != NULL;
-	range.huge_allowed = range.huge_everywhere || strstr(mode, "[madvise]") != NULL;
-}
-
-/*
- * range_size
- *		Bytes to reserve for extents: a quarter of what RLIMIT_AS leaves at
- *		most, since libraries need addresses as well.
- */
-static Size
-range_size(void)
-{
-	struct rlimit limit;
-	Size		size = RANGE_SIZE;
-
-	if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-	{
-		Size		mapped = procfs_own_address_space();
-
-		size = limit.rlim_cur > mapped ? (limit.rlim_cur - mapped) / 4 : 0;
-	}
-	return Min(size, RANGE_SIZE) & ~(EXTENT_SIZE - 1);
-}
-
-/* Make [from, to) of the bookkeeping readable and writable. */
-static bool
-commit_bookkeeping(char *from, char *to)
-{
-	uintptr_t	first = (uintptr_t) from & ~(range.page_size - 1);
-	uintptr_t	last = ((uintptr_t) to + range.page_size - 1) & ~(range.page_size - 1);
-
-	return mprotect((void *) first, last - first, PROT_READ | PROT_WRITE) == 0;
-}
-
-/*
- * extent_reserve
- *		Reserve the range, unless that is done.
- *
- * Returns false, with errno set, when the system has no addresses left.
- */
-bool
-extent_reserve(void)
-{
-	Size		size = range_size();
-	Size		total;
-	char	   *reserved;
-	char	   *base;
-
-	if (range.base != NULL)
-		return true;
-	range.page_size = sysconf(_SC_PAGESIZE);
-	range.page_units = range.page_size / UNIT_SIZE;
-	range.extents = size / EXTENT_SIZE;
-	if (range.extents == 0)
-	{
-		errno = ENOMEM;
-		return false;
-	}
-
-	/*
-	 * Extents, index, bitmaps and side table; a page more for each table, so
-	 * that it can begin on one, and an extent more, since the first must
-	 * begin at a multiple of its size.
-	 */
-	total = size + EXTENT_SIZE + 3 * range.page_size +
-		range.extents * (sizeof(ExtentIndex) + sizeof(Extent)) +
-		size / UNIT_SIZE * sizeof(SiftBlockEntry);
-	reserved = mmap(NULL, total, PROT_NONE,
-					MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (reserved == MAP_FAILED)
-		return false;
-	base = (char *) TYPEALIGN(EXTENT_SIZE, reserved);
-	range.index = (ExtentIndex *) (base + size);
-	range.extent = (Extent *) TYPEALIGN(range.page_size, range.index + range.extents);
-	range.side_table = (char *) TYPEALIGN(range.page_size, range.extent + range.extents);
-	if (!commit_bookkeeping((char *) range.index, (char *) (range.extent + 1)))
-	{
-		int			save_errno = errno;
-
-		munmap(reserved, total);
-		errno = save_errno;
-		return false;
-	}
-	range.extents_committed = 1;
-	range.high = 0;
-
-	/* advice: where it is not taken, nothing is wrong */
-	read_huge_page_mode();
-	(void) madvise(base, size, MADV_DONTDUMP);
-	if (range.huge_everywhere)
-		(void) madvise(base, size, MADV_NOHUGEPAGE);
-	range.base = base;
-	return true;
-}
-
-/* The address of a unit. */
-char *
-extent_address(uint32 unit)
-{
-	return range.base + unit * UNIT_SIZE;
-}
-
-/* The unit at an address. */
-uint32
-extent_unit(const void *address)
-{
-	return ((const char *) address - range.base) / UNIT_SIZE;
-}
-
-/* Round a size up to whole pages, which are whole units. */
-Size
-extent_page_round(Size size)
-{
-	return TYPEALIGN(range.page_size, size);
-}
-
-/*
- * extent_side_table
- *		A table in the reservation with room for an entry a unit.
- *
- * Returns its address with that many entries committed at least, or NULL
- * (charged is nothing, the refusal is noted).  The first entries are zero.
- */
-void *
-extent_side_table(uint32 entries, Size entry_size, SiftKind kind)
-{
-	Size		needed = entries * entry_size;
-
-	if (needed > range.side_table_committed)
-	{
-		Size		commit = Max(needed, range.side_table_committed + COMMIT_STEP * UNIT_SIZE);
-
-		commit = extent_page_round(commit);
-		if (!commit_bookkeeping(range.side_table, range.side_table + commit))
-		{
-			ledger_refuse(kind, REFUSED_BY_SYSTEM);
-			return NULL;
-		}
-		range.side_table_committed = commit;
-	}
-	return range.side_table;
-}
-
-/* ----------------------------------------------------------------
- *		Bitmaps
- * ----------------------------------------------------------------
- */
-
-/* The bits of a word that belong to [first, last). */
-static inline uint64
-word_mask(uint32 word, uint32 first, uint32 last)
-{
-	uint32		from = Max(first, word * 64) - word * 64;
-	uint32		to = Min(last, word * 64 + 64) - word * 64;
-
-	return (~UINT64CONST(0) << from) & (~UINT64CONST(0) >> (64 - to));
-}
-
-static void
-set_bits(uint64 *bits, uint32 first, uint32 last)
-{
-	for (uint32 w = first / 64; w * 64 < last; w++)
-		bits[w] |= word_mask(w, first, last);
-}
-
-static void
-clear_bits(uint64 *bits, uint32 first, uint32 last)
-{
-	for (uint32 w = first / 64; w * 64 < last; w++)
-		bits[w] &= ~word_mask(w, first, last);
-}
-
-static uint32
-count_bits(const uint64 *bits, uint32 first, uint32 last)
-{
-	uint32		count = 0;
-
-	for (uint32 w = first / 64; w * 64 < last; w++)
-		count += pg_popcount64(bits[w] & word_mask(w, first, last));
-	return count;
-}
-
-/*
- * next_unit
- *		The first unit from "from" on that is (or is not) available.
- *
- * Available is what is not used and, with idle_only, committed.
- */
-static uint32
-next_unit(const Extent *extent, uint32 from, bool idle_only, bool available)
-{
-	for (uint32 w = from / 64; w < EXTENT_WORDS; w++)
-	{
-		uint64		bits = ~extent->used[w];
-
-		if (idle_only)
-			bits &= extent->committed[w];
-		if (!available)
-			bits = ~bits;
-		if (w == from / 64)
-			bits &= ~UINT64CONST(0) << (from % 64);
-		if (bits != 0)
-			return w * 64 + pg_rightmost_one_pos64(bits);
-	}
-	return EXTENT_UNITS;
-}
-
-/* ----------------------------------------------------------------
- *		Finding a run
- * ----------------------------------------------------------------
- */
-
-/*
- * find_in_extent
- *		The lowest available run of that many units in one extent.
- *
- * Runs of pages begin on a page, smaller ones on a multiple of their size.
- * Corrects the index when the extent turns out to have no such run.
- */
-static uint32
-find_in_extent(uint32 e, uint32 units, bool idle_only)
-{
-	const Extent *extent = &range.extent[e];
-	uint32		alignment = Min(units, range.page_units);
-	uint32		longest = 0;
-	uint32		first;
-
-	for (first = next_unit(extent, 0, idle_only, true);
-		 first < EXTENT_UNITS;
-		 first = next_unit(extent, first, idle_only, true))
-	{
-		uint32		last = next_unit(extent, first, idle_only, false);
-		uint32		start = TYPEALIGN(alignment, first);
-
-		if (start + units <= last)
-			return e * EXTENT_UNITS + start;
-		longest = Max(longest, last - first);
-		first = last;
-	}
-	if (!idle_only)
-		range.index[e].longest = longest;
-	return NO_UNIT;
-}
-
-/*
- * find_run
- *		The lowest run for a request of an extent or less.
- */
-static uint32
-find_run(uint32 units, bool idle_only)
-{
-	for (uint32 e = 0; e < range.high; e++)
-	{
-		const ExtentIndex *index = &range.index[e];
-
-		if (index->longest >= units && (!idle_only || index->idle >= units))
-		{
-			uint32		unit = find_in_extent(e, units, idle_only);
-
-			if (unit != NO_UNIT)
-				return unit;
-		}
-	}
-	return NO_UNIT;
-}
-
-/* Whether the first units of an extent are free; true beyond those used. */
-static bool
-begins_free(uint32 e, uint32 units)
-{
-	return e >= range.high || units == 0 || range.index[e].used == 0 ||
-		next_unit(&range.extent[e], 0, false, false) >= units;
-}
-
-/*
- * find_extents
- *		The lowest run for a request of more than an extent, or for one of
- *		which nothing is left below range.high.
- *
- * Goes beyond range.high, up to the end of the range.
- */
-static uint32
-find_extents(uint32 units)
-{
-	uint32		whole = units / EXTENT_UNITS;
-	uint32		rest = units % EXTENT_UNITS;
-	uint32		needed = whole + (rest > 0 ? 1 : 0);
-	uint32		first = 0;
-
-	while (first + needed <= range.extents)
-	{
-		uint32		e = first;
-
-		while (e < first + whole && (e >= range.high || range.index[e].used == 0))
-			e++;
-		if (e == first + whole && begins_free(e, rest))
-			return first * EXTENT_UNITS;
-		first = e + 1;
-	}
-	return NO_UNIT;
-}
-
-/*
- * open_extents
- *		Bring the bookkeeping up to the extents of a run.
- */
-static bool
-open_extents(uint32 unit, uint32 units)
-{
-	uint32		needed = (unit + units + EXTENT_UNITS - 1) / EXTENT_UNITS;
-
-	if (needed > range.extents_committed)
-	{
-		uint32		commit = Min(needed + 127, range.extents);
-
-		if (!commit_bookkeeping((char *) (range.extent + range.extents_committed),
-								(char *) (range.extent + commit)))
-			return false;
-		range.extents_committed = commit;
-	}
-	for (; range.high < needed; range.high++)
-		range.index[range.high].longest = EXTENT_UNITS;
-	return true;
-}
-
-/* The part of a run that begins at "unit" and lies in one extent. */
-static Segment
-segment_at(uint32 unit, uint32 end)
-{
-	Segment		segment;
-
-	segment.extent = unit / EXTENT_UNITS;
-	segment.first = unit % EXTENT_UNITS;
-	segment.last = Min(end - segment.extent * EXTENT_UNITS, EXTENT_UNITS);
-	return segment;
-}
-
-#define foreach_segment(segment, unit, units) \
-	for (Segment segment = segment_at(unit, (unit) + (units)); \
-		 segment.extent * EXTENT_UNITS + segment.first < (unit) + (units); \
-		 segment = segment_at((segment.extent + 1) * EXTENT_UNITS, (unit) + (units)))
+#define HUGE_FROM				((Size) 4 * 1024 * 1024)
 
 /* ----------------------------------------------------------------
  *		Commit and give back
@@ -468,7 +38,8 @@ segment_at(uint32 unit, uint32 end)
 /* How generous a commit is. */
 typedef enum CommitPlan
 {
-	COMMIT_HUGE,				/* whole extents where nothing is there yet */
+	COMMIT_HUGE,				/* a whole extent, others will use the rest */
+	COMMIT_HUGE_BODY,			/* the extents that the run fills */
 	COMMIT_STEPS,				/* 64 kB around a small run */
 	COMMIT_PAGES				/* the pages of the run */
 } CommitPlan;
@@ -476,9 +47,12 @@ typedef enum CommitPlan
 static bool
 segment_is_huge(const Segment *segment, CommitPlan plan)
 {
-	const ExtentIndex *index = &range.index[segment->extent];
+	const ExtentIndex *index = &extent_index[segment->extent];
 
-	return plan == COMMIT_HUGE && index->used == 0 && index->idle == 0;
+	if (index->used > 0 || index->idle > 0)
+		return false;
+	return plan == COMMIT_HUGE ||
+		(plan == COMMIT_HUGE_BODY && segment->last - segment->first == EXTENT_UNITS);
 }
 
 /*
@@ -511,9 +85,7 @@ commit_window(Segment segment, CommitPlan plan)
 static Size
 uncommitted_bytes(const Segment *segment)
 {
-	return (segment->last - segment->first -
-			count_bits(range.extent[segment->extent].committed,
-					   segment->first, segment->last)) * UNIT_SIZE;
+	return (segment->last - segment->first - map_committed(segment)) * UNIT_SIZE;
 }
 
 /*
@@ -540,7 +112,7 @@ plan_bytes(uint32 unit, uint32 units, CommitPlan plan, Size *own)
 static char *
 segment_address(const Segment *segment)
 {
-	return extent_address(segment->extent * EXTENT_UNITS + segment->first);
+	return unit_address(segment->extent * EXTENT_UNITS + segment->first);
 }
 
 static Size
@@ -551,29 +123,20 @@ segment_bytes(const Segment *segment)
 
 /*
  * commit_segment
- *		Make the window of a segment readable and writable.
+ *		Make the window of a segment accessible.
  *
  * The new units are idle until they are marked as used.
  */
 static bool
 commit_segment(const Segment *window, bool huge)
 {
-	ExtentIndex *index = &range.index[window->extent];
-	uint32		new_units = uncommitted_bytes(window) / UNIT_SIZE;
-
-	if (new_units == 0)
+	if (uncommitted_bytes(window) == 0)
 		return true;
-	if (mprotect(segment_address(window), segment_bytes(window),
-				 PROT_READ | PROT_WRITE) != 0)
+	if (!range_commit(segment_address(window), segment_bytes(window), huge))
 		return false;
-	(void) madvise(segment_address(window), segment_bytes(window), MADV_DODUMP);
+	map_mark_committed(window);
 	if (huge)
-	{
-		(void) madvise(segment_address(window), segment_bytes(window), MADV_HUGEPAGE);
-		index->huge = true;
-	}
-	set_bits(range.extent[window->extent].committed, window->first, window->last);
-	index->idle += new_units;
+		extent_index[window->extent].huge = true;
 	return true;
 }
 
@@ -581,27 +144,20 @@ commit_segment(const Segment *window, bool huge)
  * decommit
  *		Give committed, unused units back to the system.
  *
- * The charge is the caller's.  Returns false, with nothing changed, when the
- * system cannot map anything over them.
+ * The charge in the ledger is the caller's.  Returns false, with nothing
+ * changed, when the system will not have it.
  */
 static bool
 decommit(const Segment *segment)
 {
-	ExtentIndex *index = &range.index[segment->extent];
-	uint32		units = count_bits(range.extent[segment->extent].committed,
-								   segment->first, segment->last);
+	bool		whole = segment_bytes(segment) == EXTENT_SIZE;
 
-	if (mmap(segment_address(segment), segment_bytes(segment), PROT_NONE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
-			 -1, 0) == MAP_FAILED)
+	if (whole ? !range_unmap_extent(segment_address(segment)) :
+		!range_discard(segment_address(segment), segment_bytes(segment)))
 		return false;
-	(void) madvise(segment_address(segment), segment_bytes(segment), MADV_DONTDUMP);
-	if (range.huge_everywhere)
-		(void) madvise(segment_address(segment), segment_bytes(segment), MADV_NOHUGEPAGE);
-	clear_bits(range.extent[segment->extent].committed, segment->first, segment->last);
-	index->idle -= units;
-	if (segment->last - segment->first == EXTENT_UNITS)
-		index->huge = false;
+	map_mark_uncommitted(segment);
+	if (whole)
+		extent_index[segment->extent].huge = false;
 	return true;
 }
 
@@ -637,7 +193,7 @@ commit_run(uint32 unit, uint32 units, CommitPlan plan)
  */
 
 /* What Sift itself holds, idle memory with it. */
-static int64
+static Size
 own_bytes(void)
 {
 	const SiftKindUsage *kinds = my_account->kinds;
@@ -653,11 +209,13 @@ own_bytes(void)
 static CommitPlan
 choose_plan(uint32 unit, uint32 units)
 {
+	CommitPlan	huge = units > EXTENT_UNITS ? COMMIT_HUGE_BODY : COMMIT_HUGE;
 	Size		own;
 
-	if (range.huge_allowed && own_bytes() >= HUGE_FROM &&
-		ledger_fits(plan_bytes(unit, units, COMMIT_HUGE, &own)))
-		return COMMIT_HUGE;
+	if (range.huge_allowed && units >= range.page_units &&
+		own_bytes() + units * UNIT_SIZE >= HUGE_FROM &&
+		ledger_fits(plan_bytes(unit, units, huge, &own)))
+		return huge;
 	if (ledger_fits(plan_bytes(unit, units, COMMIT_STEPS, &own)))
 		return COMMIT_STEPS;
 	return COMMIT_PAGES;
@@ -682,17 +240,17 @@ find_charged_run(uint32 units, SiftKind kind)
 		if (units <= EXTENT_UNITS)
 		{
 			if ((Size) my_account->kinds[SIFT_IDLE].bytes >= needed)
-				unit = find_run(units, true);
+				unit = map_find_run(units, true);
 			if (unit == NO_UNIT)
-				unit = find_run(units, false);
+				unit = map_find_run(units, false);
 		}
 		if (unit == NO_UNIT)
-			unit = find_extents(units);
+			unit = map_find_extents(units);
 		if (unit != NO_UNIT)
 		{
 			Size		own;
 
-			if (!open_extents(unit, units))
+			if (!map_open(unit, units))
 			{
 				ledger_refuse(kind, REFUSED_BY_SYSTEM);
 				return NO_UNIT;
@@ -710,13 +268,21 @@ find_charged_run(uint32 units, SiftKind kind)
 	}
 }
 
+/* What became of a run. */
+typedef enum UseResult
+{
+	RUN_USED,
+	RUN_REFUSED,				/* by the ledger, which has noted it */
+	RUN_NOT_COMMITTED			/* by the system; errno tells why */
+} UseResult;
+
 /*
  * use_run
  *		Charge, commit and mark a free run.
  *
- * Returns false, with nothing charged and nothing marked, when that fails.
+ * Unless that is done nothing is charged and nothing marked.
  */
-static bool
+static UseResult
 use_run(uint32 unit, uint32 units, SiftKind kind)
 {
 	CommitPlan	plan = choose_plan(unit, units);
@@ -724,30 +290,23 @@ use_run(uint32 unit, uint32 units, SiftKind kind)
 	Size		bytes = plan_bytes(unit, units, plan, &own);
 
 	if (!ledger_charge(kind, own, bytes - own))
-		return false;
+		return RUN_REFUSED;
 	if (bytes > 0)
 	{
 		Size		missing = commit_run(unit, units, plan);
 
 		if (missing > 0)
 		{
-			ledger_refuse(kind, REFUSED_BY_SYSTEM);
 			ledger_move(kind, SIFT_IDLE, own);
 			ledger_release(SIFT_IDLE, missing);
-			return false;
+			return RUN_NOT_COMMITTED;
 		}
 		my_account->kinds[SIFT_IDLE].blocks_taken++;
 	}
 	foreach_segment(segment, unit, units)
-	{
-		ExtentIndex *index = &range.index[segment.extent];
-
-		set_bits(range.extent[segment.extent].used, segment.first, segment.last);
-		index->used += segment.last - segment.first;
-		index->idle -= segment.last - segment.first;
-	}
+		map_mark_used(&segment);
 	ledger_move(SIFT_IDLE, kind, units * UNIT_SIZE - own);
-	return true;
+	return RUN_USED;
 }
 
 /*
@@ -764,7 +323,6 @@ void *
 extent_take(Size size, SiftKind kind)
 {
 	uint32		units = size / UNIT_SIZE;
-	uint32		unit;
 
 	Assert(size % UNIT_SIZE == 0);
 	if (unlikely(size > range.extents * EXTENT_SIZE))
@@ -772,23 +330,37 @@ extent_take(Size size, SiftKind kind)
 		ledger_refuse(kind, ledger_fits(size) ? REFUSED_BY_RANGE : REFUSED_BY_LIMIT);
 		return NULL;
 	}
-	unit = find_charged_run(units, kind);
-	if (unit == NO_UNIT || !use_run(unit, units, kind))
-		return NULL;
-	return extent_address(unit);
+	for (;;)
+	{
+		uint32		unit = find_charged_run(units, kind);
+		int			save_errno;
+
+		if (unit == NO_UNIT)
+			return NULL;
+		switch (use_run(unit, units, kind))
+		{
+			case RUN_USED:
+				return unit_address(unit);
+			case RUN_REFUSED:
+				return NULL;
+			case RUN_NOT_COMMITTED:
+				/* our own idle memory may be what is in the way */
+				save_errno = errno;
+				if (extent_trim(0, true) > 0)
+					break;
+				errno = save_errno;
+				ledger_refuse(kind, REFUSED_BY_SYSTEM);
+				return NULL;
+		}
+	}
 }
 
-/* Whether a run is free; true beyond what was ever used. */
-static bool
-run_is_free(uint32 unit, uint32 units)
+/* Whether a block of that size can be made of idle memory. */
+bool
+extent_has_idle(Size size)
 {
-	foreach_segment(segment, unit, units)
-	{
-		if (segment.extent < range.high &&
-			next_unit(&range.extent[segment.extent], segment.first, false, false) < segment.last)
-			return false;
-	}
-	return true;
+	return (Size) my_account->kinds[SIFT_IDLE].bytes >= size &&
+		map_find_run(size / UNIT_SIZE, true) != NO_UNIT;
 }
 
 /*
@@ -800,15 +372,15 @@ run_is_free(uint32 unit, uint32 units)
 GrowResult
 extent_grow(void *address, Size old_size, Size new_size, SiftKind kind)
 {
-	uint32		unit = extent_unit(address) + old_size / UNIT_SIZE;
+	uint32		unit = unit_at(address) + old_size / UNIT_SIZE;
 	uint32		units = (new_size - old_size) / UNIT_SIZE;
 	Size		needed;
 	Size		own;
 
 	if (new_size > RANGE_SIZE || unit + units > range.extents * EXTENT_UNITS ||
-		!run_is_free(unit, units))
+		!map_is_free(unit, units))
 		return GROW_NOT_FREE;
-	if (!open_extents(unit, units))
+	if (!map_open(unit, units))
 	{
 		ledger_refuse(kind, REFUSED_BY_SYSTEM);
 		return GROW_REFUSED;
@@ -821,10 +393,20 @@ extent_grow(void *address, Size old_size, Size new_size, SiftKind kind)
 			return GROW_REFUSED;
 		}
 		/* a reclaimer may have taken what was free */
-		if (!run_is_free(unit, units) || !open_extents(unit, units))
+		if (!map_is_free(unit, units) || !map_open(unit, units))
 			return GROW_NOT_FREE;
 	}
-	return use_run(unit, units, kind) ? GROW_DONE : GROW_REFUSED;
+	switch (use_run(unit, units, kind))
+	{
+		case RUN_USED:
+			return GROW_DONE;
+		case RUN_REFUSED:
+			return GROW_REFUSED;
+		case RUN_NOT_COMMITTED:
+			break;
+	}
+	/* moving, which looks at idle memory, may do what growing cannot */
+	return GROW_NOT_FREE;
 }
 
 /*
@@ -834,18 +416,11 @@ extent_grow(void *address, Size old_size, Size new_size, SiftKind kind)
 void
 extent_give(void *address, Size size, SiftKind kind)
 {
-	uint32		unit = extent_unit(address);
+	uint32		unit = unit_at(address);
 	uint32		units = size / UNIT_SIZE;
 
 	foreach_segment(segment, unit, units)
-	{
-		ExtentIndex *index = &range.index[segment.extent];
-
-		clear_bits(range.extent[segment.extent].used, segment.first, segment.last);
-		index->used -= segment.last - segment.first;
-		index->idle += segment.last - segment.first;
-		index->longest = EXTENT_UNITS;
-	}
+		map_mark_free(&segment);
 	ledger_move(kind, SIFT_IDLE, size);
 }
 
@@ -856,8 +431,7 @@ extent_give(void *address, Size size, SiftKind kind)
 static Size
 trim_run(const Segment *run)
 {
-	Size		bytes = count_bits(range.extent[run->extent].committed,
-								   run->first, run->last) * UNIT_SIZE;
+	Size		bytes = map_committed(run) * UNIT_SIZE;
 
 	if (!decommit(run))
 		return 0;
@@ -882,27 +456,37 @@ excess(Size keep)
 static Size
 trim_extent(uint32 e, Size keep)
 {
-	const Extent *extent = &range.extent[e];
 	Size		given = 0;
-	uint32		first = next_unit(extent, 0, true, true);
 
-	while (first < EXTENT_UNITS && excess(keep) > 0)
+	for (Segment idle = map_next_idle(e, 0);
+		 idle.first < idle.last && excess(keep) > 0;
+		 idle = map_next_idle(e, idle.last))
 	{
-		uint32		last = next_unit(extent, first, true, false);
-		uint32		most = extent_page_round(excess(keep)) / UNIT_SIZE;
-		Segment		run;
+		uint32		most = page_round(excess(keep)) / UNIT_SIZE;
+		Segment		run = idle;
 
-		run.extent = e;
-		run.first = TYPEALIGN(range.page_units, first);
-		run.last = last - last % range.page_units;
-		if (run.first < run.last)
-		{
-			run.first = Max(run.first, run.last - Min(run.last, most));
-			given += trim_run(&run);
-		}
-		first = next_unit(extent, last, true, true);
+		run.first = TYPEALIGN(range.page_units, idle.first);
+		run.last = idle.last - idle.last % range.page_units;
+		if (run.first >= run.last)
+			continue;
+		run.first = Max(run.first, run.last - Min(run.last, most));
+		given += trim_run(&run);
 	}
 	return given;
+}
+
+/*
+ * break_up_extent
+ *		From here on an extent has small pages.
+ *
+ * The advice keeps the kernel from making a large page of it again, which
+ * would be more memory than is charged.
+ */
+static void
+break_up_extent(uint32 e)
+{
+	range_keep_small_pages(unit_address(e * EXTENT_UNITS), EXTENT_SIZE);
+	extent_index[e].huge = false;
 }
 
 /*
@@ -910,32 +494,40 @@ trim_extent(uint32 e, Size keep)
  *		Give idle memory back to the system until no more than "keep" bytes
  *		are left.
  *
- * Highest addresses first; whole extents before parts of others.  What lies
- * in large pages goes in whole extents or not at all.  Returns the bytes
- * given back.
+ * break_up: also what lies in large pages that are partly used.  That takes
+ * time, and the extent has small pages from then on.
+ *
+ * Highest addresses first; whole extents before parts of others.  Returns the
+ * bytes given back.
  */
 Size
-extent_trim(Size keep)
+extent_trim(Size keep, bool break_up)
 {
 	Size		given = 0;
 
-	for (uint32 e = range.high; e-- > 0 && excess(keep) > 0;)
+	for (uint32 e = extent_high; e-- > 0 && excess(keep) > 0;)
 	{
-		const ExtentIndex *index = &range.index[e];
-		Segment		whole = {e, 0, EXTENT_UNITS};
+		const ExtentIndex *index = &extent_index[e];
+		Segment		whole = whole_extent(e);
 
 		if (index->used == 0 && index->idle > 0 &&
 			(index->huge || excess(keep) >= index->idle * UNIT_SIZE))
 			given += trim_run(&whole);
 	}
-	for (uint32 e = range.high; e-- > 0 && excess(keep) > 0;)
+	for (uint32 e = extent_high; e-- > 0 && excess(keep) > 0;)
 	{
-		if (range.index[e].idle > 0 && !range.index[e].huge)
+		if (extent_index[e].idle > 0 && !extent_index[e].huge)
 			given += trim_extent(e, keep);
 	}
-	while (range.high > 0 && range.index[range.high - 1].used == 0 &&
-		   range.index[range.high - 1].idle == 0)
-		range.high--;
+	for (uint32 e = extent_high; break_up && e-- > 0 && excess(keep) > 0;)
+	{
+		if (extent_index[e].idle > 0 && extent_index[e].huge)
+		{
+			break_up_extent(e);
+			given += trim_extent(e, keep);
+		}
+	}
+	map_close();
 	return given;
 }
 
@@ -948,15 +540,12 @@ extent_idle_runs(void)
 {
 	int64		runs = 0;
 
-	for (uint32 e = 0; e < range.high; e++)
+	for (uint32 e = 0; e < extent_high; e++)
 	{
-		const Extent *extent = &range.extent[e];
-
-		if (range.index[e].idle == 0)
+		if (extent_index[e].idle == 0)
 			continue;
-		for (uint32 first = next_unit(extent, 0, true, true);
-			 first < EXTENT_UNITS;
-			 first = next_unit(extent, next_unit(extent, first, true, false), true, true))
+		for (Segment idle = map_next_idle(e, 0); idle.first < idle.last;
+			 idle = map_next_idle(e, idle.last))
 			runs++;
 	}
 	return runs;

@@ -21,7 +21,10 @@
  */
 #include "postgres.h"
 
+#include <limits.h>
+
 #include "ledger.h"
+#include "miscadmin.h"
 #include "slots.h"
 
 /* A reclaimer, in a list by rising cost. */
@@ -123,12 +126,40 @@ call_reclaimer(Reclaimer *reclaimer, Size wanted)
 	error_context_stack = context.previous;
 }
 
+/* Bytes that must go before "wanted" bytes more fit. */
+static Size
+excess(Size wanted)
+{
+	return my_account->charged_bytes + wanted - my_account->limit_bytes;
+}
+
+/*
+ * ask_reclaimers
+ *		Ask the reclaimers of this cost or less until "wanted" bytes would fit.
+ *
+ * What extensions give back becomes idle memory first, so Sift's own
+ * reclaimer, of cost 0, is asked again after each of theirs.
+ */
+static void
+ask_reclaimers(Size wanted, int most_cost)
+{
+	for (Reclaimer *r = reclaimers; r != NULL && r->cost <= most_cost; r = r->next)
+	{
+		if (ledger_fits(wanted))
+			return;
+		call_reclaimer(r, excess(wanted));
+		if (r->cost > 0)
+			ask_reclaimers(wanted, 0);
+	}
+}
+
 /*
  * ledger_make_room
  *		Ask reclaimers for memory until "wanted" bytes would fit.
  *
  * Returns whether anything was given back; the caller then looks again at
- * what it needs.  Raises what a reclaimer raises.
+ * what it needs.  Raises what a reclaimer raises; in a critical section,
+ * where that would be a PANIC, extensions are not asked.
  */
 bool
 ledger_make_room(Size wanted)
@@ -137,8 +168,7 @@ ledger_make_room(Size wanted)
 
 	if (reclaiming)
 		return false;
-	for (Reclaimer *r = reclaimers; r != NULL && !ledger_fits(wanted); r = r->next)
-		call_reclaimer(r, wanted);
+	ask_reclaimers(wanted, CritSectionCount > 0 ? 0 : INT_MAX);
 	return my_account->charged_bytes < before;
 }
 

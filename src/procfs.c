@@ -13,7 +13,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "nodes/pg_list.h"
 #include "procfs.h"
 #include "storage/fd.h"
 
@@ -86,7 +85,7 @@ procfs_memory(int pid, ProcMemory *memory)
 
 /*
  * parent_of
- *		The parent of a process, 0 when it is gone.
+ *		The parent of a process, -1 when it is gone.
  */
 static int
 parent_of(const char *pid)
@@ -97,14 +96,30 @@ parent_of(const char *pid)
 	/* the name, in parentheses, may hold anything; the last one ends it */
 	if (!read_file(pid, "stat", stat, sizeof(stat)) ||
 		(end = strrchr(stat, ')')) == NULL || strlen(end) < 4)
-		return 0;
+		return -1;
 	return atoi(end + 4);
+}
+
+/* Whether a process runs the same program as this one. */
+static bool
+same_program(const char *pid)
+{
+	char		path[64];
+	char		own[MAXPGPATH];
+	char		other[MAXPGPATH];
+	ssize_t		own_length = readlink("/proc/self/exe", own, sizeof(own));
+
+	snprintf(path, sizeof(path), "/proc/%s/exe", pid);
+	return own_length > 0 && readlink(path, other, sizeof(other)) == own_length &&
+		memcmp(own, other, own_length) == 0;
 }
 
 /*
  * procfs_children
- *		The processes that a process has started: a list of integers.
+ *		The processes that a process has started and that run the same program
+ *		as this one: a list of integers.
  *
+ * A postmaster may have other children: where it is process 1, all orphans.
  * Raises what AllocateDir() raises.
  */
 List *
@@ -117,7 +132,7 @@ procfs_children(int parent_pid)
 	while ((entry = ReadDir(dir, "/proc")) != NULL)
 	{
 		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' &&
-			parent_of(entry->d_name) == parent_pid)
+			parent_of(entry->d_name) == parent_pid && same_program(entry->d_name))
 			children = lappend_int(children, atoi(entry->d_name));
 	}
 	FreeDir(dir);

@@ -8,6 +8,8 @@
 #ifndef SIFT_PROCFS_H
 #define SIFT_PROCFS_H
 
+#include "nodes/pg_list.h"
+
 /* Resident memory of a process, in bytes; -1 where it is not known. */
 typedef struct ProcMemory
 {

@@ -4,18 +4,23 @@
  *	  What a user is told when a request is refused.
  *
  * The error is PostgreSQL's own: 53200, "out of memory".  It is raised by
- * mcxt.c, so the hint is added by an error context callback, which is pushed
- * when the request is refused.  That reaches the client at any log level, and
- * PL handlers too.  The callback goes with the error: whoever catches an
- * error puts the chain of callbacks back to what it was.
+ * mcxt.c, so the hint is added by an error context callback.  That reaches the
+ * client at any log level, and PL handlers too.  The callback goes with the
+ * error: whoever catches an error puts the chain of callbacks back to what it
+ * was.
  *
- * A request with MCXT_ALLOC_NO_OOM gets NULL and no error.  Where a method
- * sees that flag nothing is pushed.  On 15 it does not; there the callback
- * may stay in the chain until a caller takes its own callback off, and must
- * not add its hint to some other error of the same code.  What tells them
- * apart is that mcxt.c, and nobody else, prints the statistics of all
- * contexts to stderr right before its error: a Sift context that is asked for
- * them calls report_error_follows().
+ * So the callback may be pushed only when the error is certain.  Left in the
+ * chain it would be taken off in place of somebody else's, whose frame then
+ * dangles in the chain for good.  A request with MCXT_ALLOC_NO_OOM gets NULL
+ * and no error.  Where a method sees that flag, the refusal knows.  On 15 it
+ * does not: what tells them apart there is that mcxt.c prints the statistics
+ * of all contexts right before its error.  A context without memory, the
+ * witness, is put into the tree at the refusal, as the first that is asked for
+ * its statistics; it pushes the callback.
+ *
+ * What this cannot see, on 15: that the statistics are printed for an
+ * allocation that failed after one that was refused without an error, in the
+ * same statement.  That error gets the hint too.
  *
  * Nothing here allocates before the error is there.
  *
@@ -24,6 +29,7 @@
 #include "postgres.h"
 
 #include "ledger.h"
+#include "method_table.h"
 #include "report.h"
 #include "slots.h"
 
@@ -36,6 +42,7 @@ static enum
 } state = NO_REFUSAL;
 
 static Refusal refusal;			/* the one that "state" is about */
+static MemoryContextData witness;
 
 #define kind_kb(kind) \
 	((my_account->kinds[kind].bytes + 1023) / 1024)
@@ -61,7 +68,7 @@ add_hint(void *arg)
 {
 	if (state != ERROR_FOLLOWS || geterrcode() != ERRCODE_OUT_OF_MEMORY)
 		return;
-	state = NO_REFUSAL;
+	report_forget();
 	switch (refusal.reason)
 	{
 		case REFUSED_BY_LIMIT:
@@ -80,25 +87,13 @@ add_hint(void *arg)
 	}
 }
 
-/*
- * report_refusal
- *		A request was refused: have the hint added to its error.
- *
- * outcome_known: the caller sees the flags of the request
- * no_error: and they ask for no error
- */
-void
-report_refusal(bool outcome_known, bool no_error)
+/* The error is certain, and the next thing to happen. */
+static void
+expect_error(void)
 {
 	static ErrorContextCallback callback = {.callback = add_hint};
 
-	if (outcome_known && no_error)
-	{
-		state = NO_REFUSAL;
-		return;
-	}
-	refusal = ledger_last_refusal;
-	state = outcome_known ? ERROR_FOLLOWS : REFUSED;
+	state = ERROR_FOLLOWS;
 	for (ErrorContextCallback *c = error_context_stack; c != NULL; c = c->previous)
 	{
 		if (c == &callback)
@@ -108,13 +103,104 @@ report_refusal(bool outcome_known, bool no_error)
 	error_context_stack = &callback;
 }
 
+/* ----------------------------------------------------------------
+ *		The witness: a context that only listens
+ * ----------------------------------------------------------------
+ */
+
+static METHOD_ALLOC(witness_alloc)
+{
+	return NULL;
+}
+
+static void
+witness_ignore(MemoryContext context)
+{
+}
+
+static bool
+witness_is_empty(MemoryContext context)
+{
+	return true;
+}
+
 /*
- * report_error_follows
- *		The server is about to raise an out-of-memory error of a context.
+ * witness_stats
+ *		Statistics are asked for: of what comes before an error, if they are
+ *		printed.
+ */
+static void
+witness_stats(MemoryContext context, MemoryStatsPrintFunc printfunc,
+			  void *passthru, MemoryContextCounters *totals,
+			  bool print_to_stderr)
+{
+	if (print_to_stderr && printfunc != NULL && state == REFUSED)
+		expect_error();
+}
+
+static const MemoryContextMethods witness_methods = {
+	.alloc = witness_alloc,
+	.reset = witness_ignore,
+	.delete_context = witness_ignore,
+	.is_empty = witness_is_empty,
+#ifdef MEMORY_CONTEXT_CHECKING
+	.check = witness_ignore,
+#endif
+	.stats = witness_stats
+};
+
+/* ----------------------------------------------------------------
+ *		What others call
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * report_start
+ *		Make the witness, outside the tree.  Once a process or more often.
  */
 void
-report_error_follows(void)
+report_start(void)
 {
-	if (state == REFUSED)
-		state = ERROR_FOLLOWS;
+	if (!METHOD_SEES_FLAGS && witness.methods == NULL)
+		method_table_create(&witness, ROW_CONTEXT_TAG, &witness_methods,
+							NULL, "Sift witness");
+}
+
+/*
+ * report_refusal
+ *		A request was refused: have the hint added to its error.
+ *
+ * outcome_known: the caller sees the flags of the request
+ * no_error: and they ask for no error
+ *
+ * With a known outcome the caller raises the error next.
+ */
+void
+report_refusal(bool outcome_known, bool no_error)
+{
+	report_forget();
+	refusal = ledger_last_refusal;
+	if (!outcome_known)
+	{
+		state = REFUSED;
+		MemoryContextSetParent(&witness, TopMemoryContext);
+	}
+	else if (!no_error)
+		expect_error();
+}
+
+/*
+ * report_forget
+ *		No error came of the last refusal, or it has its hint.
+ *
+ * To be called when a statement begins and when a transaction ends.
+ */
+void
+report_forget(void)
+{
+	if (state == NO_REFUSAL)
+		return;
+	state = NO_REFUSAL;
+	if (!METHOD_SEES_FLAGS)
+		MemoryContextSetParent(&witness, NULL);
 }

@@ -20,6 +20,7 @@
 #include "ledger.h"
 #include "method_table.h"
 #include "parser/analyze.h"
+#include "report.h"
 #include "row_context.h"
 #include "slots.h"
 #include "storage/ipc.h"
@@ -103,7 +104,8 @@ start_shared_memory(void)
 
 /*
  * before_statement
- *		A backend that inherited its limit shows it from its first statement.
+ *		A backend that inherited its limit shows it from its first statement;
+ *		what a refusal has left of the last one is forgotten.
  */
 static void
 before_statement(ParseState *pstate, Query *query, JumbleState *jstate)
@@ -112,11 +114,12 @@ before_statement(ParseState *pstate, Query *query, JumbleState *jstate)
 		prev_post_parse_analyze_hook(pstate, query, jstate);
 	if (unlikely(!slots_attached))
 		slots_attach();
+	report_forget();
 }
 
 /*
  * end_transaction
- *		What was kept for the transaction's sake goes back.
+ *		What was kept for the transaction's sake goes back or is forgotten.
  */
 static void
 end_transaction(XactEvent event, void *arg)
@@ -129,6 +132,7 @@ end_transaction(XactEvent event, void *arg)
 		case XACT_EVENT_PARALLEL_ABORT:
 		case XACT_EVENT_PREPARE:
 			block_settle();
+			report_forget();
 			break;
 		default:
 			break;
@@ -141,6 +145,7 @@ _PG_init(void)
 	static bool hooked = false;
 
 	method_table_register(&row_context_methods);
+	report_start();
 	if (!hooked)
 	{
 		RegisterXactCallback(end_transaction, NULL);

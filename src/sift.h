@@ -76,7 +76,10 @@ typedef struct SiftUsageData
 /*
  * A reclaimer: is asked for "wanted" bytes before a request is refused, gives
  * back what it can spare and returns the bytes given back (0 for none).  It
- * may not raise, and may not count on getting memory from Sift.
+ * may free chunks, and reset or delete contexts, but for the context that is
+ * being allocated in, which it may reset, and a chunk that is being resized,
+ * which it may not touch.  It may not raise, and may not count on getting
+ * memory from Sift.  It runs inside palloc, wherever that is called.
  */
 typedef Size (*SiftReclaimer) (Size wanted, void *arg);
 

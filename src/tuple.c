@@ -3,10 +3,11 @@
  * tuple.c
  *	  Rows as single chunks.
  *
- * A row is formed by heap_form_minimal_tuple(), which makes one palloc and
- * flattens expanded values into it.  What it does not do is fetch values that
- * are stored out of line, or decompress: that is done here, in a context of
- * its own, so that nothing but the row ends up in the row context.
+ * A row is formed by heap_form_minimal_tuple(), which makes one palloc.  What
+ * it does not do is fetch values that are stored out of line, or decompress:
+ * that is done here, in a context of its own, so that nothing but the row
+ * ends up in the row context.  Expanded values are flattened there as well,
+ * since a type's own code may allocate while it does that.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,7 +18,7 @@
 #include "row_context.h"
 #include "tuple.h"
 
-/* Whether a value must be fetched or decompressed. */
+/* Whether a value must be fetched, decompressed or flattened. */
 static bool
 is_toasted(TupleDesc desc, int i, const Datum *values, const bool *isnull)
 {
@@ -26,8 +27,7 @@ is_toasted(TupleDesc desc, int i, const Datum *values, const bool *isnull)
 	if (isnull[i] || TupleDescAttr(desc, i)->attlen != -1)
 		return false;
 	value = (struct varlena *) DatumGetPointer(values[i]);
-	return VARATT_IS_COMPRESSED(value) ||
-		(VARATT_IS_EXTERNAL(value) && !VARATT_IS_EXTERNAL_EXPANDED(value));
+	return VARATT_IS_COMPRESSED(value) || VARATT_IS_EXTERNAL(value);
 }
 
 /* heap_form_minimal_tuple() in a context. */

@@ -281,13 +281,17 @@ store_process(ReturnSetInfo *result, const Process *process)
 	RowBuilder	row = {0};
 	SiftUsageData account = {.limit_bytes = -1};
 	ProcMemory	memory = {-1, -1, -1};
-	bool		accounted = slots_read(process->pid, &account) || process->status != NULL;
+	bool		alive = procfs_memory(process->pid, &memory);
+	bool		has_slot = slots_read(process->pid, &account);
+	bool		accounted = has_slot || process->status != NULL;
 	bool		visible = process->status != NULL &&
 		(has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
 		 (OidIsValid(process->status->st_userid) &&
 		  has_privs_of_role(GetUserId(), process->status->st_userid)));
 
-	(void) procfs_memory(process->pid, &memory);
+	/* the list that it is from may be older than its end */
+	if (!alive && !has_slot)
+		return;
 
 	put_pid(&row, process->pid);
 	put_pid(&row, visible ? leader_of(process->pid) : 0);
@@ -329,9 +333,16 @@ static const char *
 titled_type(int pid)
 {
 	char		title[PROC_TITLE_SIZE];
+	const char *end = ": logger";
+	int			length;
 
 	procfs_title(pid, title);
-	return strstr(title, "logger") != NULL ? GetBackendTypeDesc(B_LOGGER) : NULL;
+	length = strlen(title);
+	while (length > 0 && title[length - 1] == ' ')
+		title[--length] = '\0';
+	if (length > strlen(end) && strcmp(title + length - strlen(end), end) == 0)
+		return GetBackendTypeDesc(B_LOGGER);
+	return NULL;
 }
 
 /*
@@ -343,7 +354,7 @@ sift_memory_usage_backends_1_0(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	Process		process = {PostmasterPid, "postmaster", NULL};
-	List	   *unlisted;
+	List	   *unlisted = NIL;
 	ListCell   *cell;
 	int			listed;
 
@@ -356,8 +367,10 @@ sift_memory_usage_backends_1_0(PG_FUNCTION_ARGS)
 
 	InitMaterializedSRF(fcinfo, 0);
 	if (IsUnderPostmaster)
+	{
 		store_process(result, &process);
-	unlisted = procfs_children(PostmasterPid);
+		unlisted = procfs_children(PostmasterPid);
+	}
 	listed = pgstat_fetch_stat_numbackends();
 	for (int i = 1; i <= listed; i++)
 	{

@@ -10,7 +10,6 @@
 #include "utils/builtins.h"
 
 PG_FUNCTION_INFO_V1(sift_test_refusals);
-PG_FUNCTION_INFO_V1(sift_test_reclaimers);
 
 static int64
 refusals(void)
@@ -170,63 +169,4 @@ sift_test_refusals(PG_FUNCTION_ARGS)
 		n++;
 	}
 	PG_RETURN_INT32(n - 1);
-}
-
-/*
- * Reclaimers: called in order of cost, when a request does not fit, and not
- * before.  Needs a limit.
- */
-static MemoryContext spare;
-static int	calls[3];
-static int	order = 0;
-
-static Size
-reclaim(Size wanted, void *arg)
-{
-	Size		before = spare->mem_allocated;
-	int			i = (int) (intptr_t) arg;
-
-	EXPECT(wanted > 0);
-	calls[i] = ++order;
-	if (i == 0)
-		return 0;
-	if (i == 2)
-		elog(ERROR, "a reclaimer that raises");
-	MemoryContextReset(spare);
-	return before - spare->mem_allocated;
-}
-
-Datum
-sift_test_reclaimers(PG_FUNCTION_ARGS)
-{
-	SiftUsageData usage;
-	MemoryContext context = SiftBatchContextCreate(CurrentMemoryContext, "sift_test wanting", 0,
-												   SIFT_BATCH_DEFAULT_SIZES);
-	Size		half;
-
-	SiftUsage(&usage);
-	EXPECT(usage.limit_bytes > 0);
-	half = usage.limit_bytes * 6 / 10;
-	spare = SiftBatchContextCreate(CurrentMemoryContext, "sift_test spare", 0,
-								   SIFT_BATCH_DEFAULT_SIZES);
-	SiftRegisterReclaimer("raises", 30, reclaim, (void *) 2);
-	SiftRegisterReclaimer("gives", 20, reclaim, (void *) 1);
-	SiftRegisterReclaimer("has nothing", 10, reclaim, (void *) 0);
-
-	(void) MemoryContextAlloc(spare, half);
-	EXPECT_EQUAL(order, 0);
-	(void) MemoryContextAlloc(context, half);
-	EXPECT_EQUAL(calls[0], 1);
-	EXPECT_EQUAL(calls[1], 2);
-	EXPECT_EQUAL(calls[2], 0);
-
-	/* nothing is left to give: the last one is asked, and its error is ours */
-	EXPECT_ERROR(ERRCODE_INTERNAL_ERROR, MemoryContextAlloc(context, half));
-	EXPECT_EQUAL(calls[2], 5);
-	MemoryContextReset(context);
-	(void) MemoryContextAlloc(context, half);
-	EXPECT_EQUAL(order, 5);
-	MemoryContextDelete(context);
-	MemoryContextDelete(spare);
-	PG_RETURN_VOID();
 }

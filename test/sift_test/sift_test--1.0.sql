@@ -19,7 +19,11 @@ AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 CREATE FUNCTION sift_test_refuse_charge(n int8) RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 
-CREATE FUNCTION sift_test_reclaimers() RETURNS void
+CREATE FUNCTION sift_test_limits() RETURNS void
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+-- For a session that has not used Sift yet: leaves it with few addresses.
+CREATE FUNCTION sift_test_few_addresses(extra_bytes int8) RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 
 -- Allocate and free one chunk again and again.

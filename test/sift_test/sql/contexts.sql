@@ -16,9 +16,10 @@ SELECT sift_test_refuse_charge(1);
 RESET ROLE;
 DROP ROLE regress_sift_user;
 
--- reclaimers need a limit to be asked
-SET sift.memory_limit = '20MB';
-SELECT sift_test_reclaimers();
+-- near a limit, and near the end of the addresses
+SELECT sift_test_limits();
+\c
+SELECT sift_test_few_addresses(40000000);
 \c
 
 -- contexts come and go: what is held after a round is what was held before
