@@ -82,36 +82,46 @@ range_size(void)
 }
 
 /*
- * range_reserve
- *		Reserve the range, unless that is done.
- *
- * Returns false, with errno set, when the system has no addresses left.
+ * lay_out
+ *		Sizes for a range of that many bytes; returns their sum.
  */
-bool
-range_reserve(void)
+static Size
+lay_out(Size size)
 {
-	Size		size;
-	Size		total;
-	char	   *reserved;
-
-	if (range.base != NULL)
-		return true;
-	size = range_size();
-	range.page_size = sysconf(_SC_PAGESIZE);
-	range.page_units = range.page_size / UNIT_SIZE;
 	range.extents = size / EXTENT_SIZE;
-	if (range.extents == 0)
-	{
-		errno = ENOMEM;
-		return false;
-	}
 	tables[EXTENT_TABLE].size = page_round(range.extents * EXTENT_TABLE_ENTRY) + range.page_size;
 	tables[BLOCK_TABLE].size = page_round((range.extents * EXTENT_UNITS + 1) * BLOCK_TABLE_ENTRY);
 
 	/* an extent more, since the first must begin at a multiple of its size */
-	total = size + EXTENT_SIZE + tables[EXTENT_TABLE].size + tables[BLOCK_TABLE].size;
-	reserved = mmap(NULL, total, PROT_NONE,
-					MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	return size + EXTENT_SIZE + tables[EXTENT_TABLE].size + tables[BLOCK_TABLE].size;
+}
+
+/*
+ * range_reserve
+ *		Reserve the range, unless that is done.
+ *
+ * Where the system does not give that many addresses (Valgrind does not),
+ * half as many are asked for, and so on.  Returns false, with errno set, when
+ * it has none left.
+ */
+bool
+range_reserve(void)
+{
+	char	   *reserved = MAP_FAILED;
+	Size		size;
+
+	if (range.base != NULL)
+		return true;
+	range.page_size = sysconf(_SC_PAGESIZE);
+	range.page_units = range.page_size / UNIT_SIZE;
+	errno = ENOMEM;
+	for (size = range_size(); size >= EXTENT_SIZE; size = size / 2 & ~(EXTENT_SIZE - 1))
+	{
+		reserved = mmap(NULL, lay_out(size), PROT_NONE,
+						MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		if (reserved != MAP_FAILED)
+			break;
+	}
 	if (reserved == MAP_FAILED)
 		return false;
 	range.base = (char *) TYPEALIGN(EXTENT_SIZE, reserved);
