@@ -6,6 +6,7 @@
 SET client_min_messages = warning;
 CREATE EXTENSION sift;
 CREATE EXTENSION sift_test;
+CREATE EXTENSION unify;
 
 \echo '1. Rows kept in row contexts: pgbench accounts and the server''s own catalogs.'
 SELECT sift_test_keep('accounts', 'SELECT * FROM pgbench_accounts') AS accounts,
@@ -41,5 +42,21 @@ SELECT sift_trim() > 0 AS ok \gset
 :must_be_true
 SELECT kind, bytes, peak_bytes, blocks FROM sift_memory_usage WHERE bytes IS NOT NULL;
 SELECT sum(bytes) = 0 AS ok FROM sift_memory_usage \gset
+:must_be_true
+\echo '5. An engine (test/unify) under a limit: rows written, moved to columnar files, dropped.'
+SET sift.memory_limit = '64MB';
+SELECT unify_register('events', 'sift') \gset
+SELECT unify_load('events', 'SELECT aid::int8, bid::int8, 0.5::float8, filler::text, NULL::text, repeat(''x'', aid % 300) FROM pgbench_accounts WHERE aid <= 20000') AS loaded \gset
+SELECT unify_write('events', 4000, 1000, 500, 1) AS written \gset
+SELECT * FROM unify_stats();
+SELECT sum(unify_move('events', 5000, 'demo_files')) AS moved FROM generate_series(1, 5) \gset
+SELECT count(*) AS read FROM unify_read('demo_files') AS r(k int8, a int8, x float8, n text, o text, b text) \gset
+\echo '   ' :loaded rows loaded, :written after writing, :moved moved to files, :read 'read back from them.'
+SELECT :written = 23500 AND :moved = :written AND :read = :written AS ok \gset
+:must_be_true
+SELECT unify_drop('events') \gset
+SELECT sum(bytes) FILTER (WHERE kind <> 'idle') AS held, max(peak_bytes) AS peak FROM sift_memory_usage \gset
+\echo '    After the drop' :held 'bytes are held; at most' :peak 'were.'
+SELECT :held = 0 AND :peak <= 64 * 1024 * 1024 AS ok \gset
 :must_be_true
 \echo 'All of this was checked while it was shown.'

@@ -61,9 +61,9 @@ install_packages() {
 }
 
 # make_build: copy the tree into a temporary folder, build it there, and
-# install Sift and its C tests.
+# install Sift, its C tests and unify.
 make_build() {
-	local llvm=()
+	local extension llvm=()
 
 	work=$(mktemp -d "${TMPDIR:-/tmp}/sift.XXXXXX")
 	servers=()
@@ -83,8 +83,10 @@ make_build() {
 		{ cat "$work/make.log"; die "make install in $1 failed"; }; }
 	make_in . COPT="${COPT:-}"
 	install_in .
-	make_in test/sift_test COPT="${COPT:-}"
-	install_in test/sift_test
+	for extension in test/sift_test test/unify; do
+		make_in "$extension" COPT="${COPT:-}"
+		install_in "$extension"
+	done
 }
 
 # start_server SETTING...: a server of its own, on a socket; PGHOST and
@@ -110,5 +112,6 @@ clean_up() {
 		as_user "$bindir/pg_ctl" -s -m immediate -D "$data" stop >/dev/null 2>&1 || true
 	done
 	cd /
+	[ ! -d "$work/tiny" ] || as_root umount "$work/tiny"
 	as_root rm -rf "$work"
 }
