@@ -54,12 +54,16 @@ demo:
 
 else
 
-PGXS := $(shell $(PG_CONFIG) --pgxs)
+PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
+ifeq ($(wildcard $(PGXS)),)
+$(error PostgreSQL's files for building extensions are not there; \
+install postgresql-server-dev-15 (17, 18), or set PG_CONFIG to that server's pg_config)
+endif
 include $(PGXS)
 
 # a VPATH build has no src folder yet
-$(OBJS) $(OBJS:.o=.bc): | $(CURDIR)/src
-$(CURDIR)/src:
+$(OBJS) $(OBJS:.o=.bc): | src
+src:
 	mkdir -p $@
 
 # every object is built again when a header changes

@@ -13,8 +13,9 @@
  * The pool.  A block that is given back stays committed, as idle memory that
  * any context of the process may take, so that a pattern which empties a
  * block again and again costs no system calls.  The pool is bounded: within a
- * transaction by a quarter of the limit and 64 MB, outside one by 1 MB; and
- * it is the first to go when a charge does not fit.
+ * transaction by a quarter of the limit and 64 MB, outside one by 1 MB, but
+ * for idle parts of pages that are in use; and it is the first to go when a
+ * charge does not fit.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,7 +24,6 @@
 #include "access/xact.h"
 #include "block.h"
 #include "ledger.h"
-#include "slots.h"
 
 #define POOL_IN_TRANSACTION		((Size) 64 * 1024 * 1024)
 #define POOL_OUTSIDE			((Size) 1024 * 1024)
@@ -40,12 +40,22 @@ static uint32 free_number = 0;	/* head of the chain of free entries, through
 
 /*
  * pool_reclaim
- *		The first reclaimer: gives back all idle memory.
+ *		The first reclaimer: gives back idle memory.
+ *
+ * POOL_OUTSIDE bytes at least, so that not each request near the limit costs
+ * system calls; of large pages that are partly used only what is still
+ * missing then.
  */
 static Size
 pool_reclaim(Size wanted, void *arg)
 {
-	return extent_trim(0, true);
+	Size		idle = ledger_bytes(SIFT_IDLE);
+	Size		give = Max(wanted, POOL_OUTSIDE);
+	Size		given = extent_trim(idle > give ? idle - give : 0, false);
+
+	if (given < wanted)
+		given += extent_trim(idle > wanted ? idle - wanted : 0, true);
+	return given;
 }
 
 /*
@@ -107,8 +117,8 @@ give_number(uint32 number)
  *
  * size: bytes, a power of two of 1 kB or more, or whole pages
  *
- * Returns NULL, with nothing charged, when it is refused.  The block is not
- * yet in a list of its context.  Raises what a reclaimer raises.
+ * Returns NULL, with nothing charged but idle memory, when it is refused.  The
+ * block is not yet in a list of its context.  Raises what a reclaimer raises.
  */
 SiftBlock *
 block_take(struct SiftContext *context, SiftKind kind, Size size)
@@ -125,6 +135,7 @@ block_take(struct SiftContext *context, SiftKind kind, Size size)
 	if (number == 0)
 	{
 		extent_give(block, size, kind);
+		block_settle();
 		return NULL;
 	}
 	VALGRIND_MAKE_MEM_UNDEFINED(block, BLOCK_HEADER_SIZE);
@@ -135,7 +146,7 @@ block_take(struct SiftContext *context, SiftKind kind, Size size)
 	block->kind = kind;
 	VALGRIND_MAKE_MEM_NOACCESS(block->carved, size - BLOCK_HEADER_SIZE);
 	block_table[number].unit = unit_at(block);
-	my_account->kinds[kind].blocks_taken++;
+	ledger_block_taken(kind);
 	return block;
 }
 
@@ -153,7 +164,7 @@ block_give(SiftBlock *block)
 	Size		size = block->size;
 
 	give_number(block->number);
-	my_account->kinds[kind].blocks_returned++;
+	ledger_block_returned(kind);
 #ifdef CLOBBER_FREED_MEMORY
 	wipe_mem(block, size);
 #endif
@@ -222,14 +233,15 @@ block_fits(Size size)
  * To be called when blocks were given back and when a transaction ends.
  * Within a transaction it goes an eighth below its bound, so that not every
  * single block costs a system call.  What could not go, since it lies in
- * large pages that are partly used, is not tried again until there is more.
+ * pages that are partly used, is not tried again until there is an eighth
+ * more: else a session with many such pages would do nothing but that.
  */
 void
 block_settle(void)
 {
 	static Size stuck = 0;		/* idle bytes that the last trim left */
-	Size		idle = my_account->kinds[SIFT_IDLE].bytes;
-	int64		limit = my_account->limit_bytes;
+	Size		idle = ledger_bytes(SIFT_IDLE);
+	int64		limit = ledger_limit();
 	Size		bound = POOL_OUTSIDE;
 	Size		target = POOL_OUTSIDE;
 
@@ -239,10 +251,11 @@ block_settle(void)
 		target = bound - bound / 8;
 	}
 	stuck = Min(stuck, idle);
-	if (idle <= bound || idle <= stuck)
+	if (idle <= bound || idle - stuck < stuck / 8)
 		return;
 	extent_trim(target, false);
-	stuck = my_account->kinds[SIFT_IDLE].bytes;
+	idle = ledger_bytes(SIFT_IDLE);
+	stuck = idle > target ? idle : 0;
 }
 
 /*

@@ -474,9 +474,7 @@ METHOD_CHUNK_SPACE(context_chunk_space)
 	uint64		header = chunk_header(pointer);
 
 	check_chunk(pointer, header);
-	if (header_is_large(header))
-		return block_by_number(SiftHeaderBlock(header))->size;
-	return header_length(header);
+	return CHUNK_HEADER_SIZE + chunk_room(pointer, header);
 }
 
 /* ----------------------------------------------------------------

@@ -25,7 +25,6 @@
 #include "extent.h"
 #include "extent_map.h"
 #include "ledger.h"
-#include "slots.h"
 
 #define COMMIT_STEP				((uint32) (64 * 1024 / UNIT_SIZE))
 #define HUGE_FROM				((Size) 4 * 1024 * 1024)
@@ -196,10 +195,8 @@ commit_run(uint32 unit, uint32 units, CommitPlan plan)
 static Size
 own_bytes(void)
 {
-	const SiftKindUsage *kinds = my_account->kinds;
-
-	return kinds[SIFT_ROW].bytes + kinds[SIFT_BATCH].bytes +
-		kinds[SIFT_LARGE].bytes + kinds[SIFT_IDLE].bytes;
+	return ledger_bytes(SIFT_ROW) + ledger_bytes(SIFT_BATCH) +
+		ledger_bytes(SIFT_LARGE) + ledger_bytes(SIFT_IDLE);
 }
 
 /*
@@ -221,6 +218,32 @@ choose_plan(uint32 unit, uint32 units)
 	return COMMIT_PAGES;
 }
 
+/* The lowest run for a request, of idle memory if there is one. */
+static uint32
+find_run(uint32 units)
+{
+	uint32		unit = NO_UNIT;
+
+	if (units <= EXTENT_UNITS)
+	{
+		if (ledger_bytes(SIFT_IDLE) >= units * UNIT_SIZE)
+			unit = map_find_run(units, true);
+		if (unit == NO_UNIT)
+			unit = map_find_run(units, false);
+	}
+	return unit != NO_UNIT ? unit : map_find_extents(units);
+}
+
+/* Bytes that a request takes from the system at least, wherever it lies. */
+static Size
+least_bytes(uint32 units)
+{
+	Size		size = units * UNIT_SIZE;
+	Size		idle = ledger_bytes(SIFT_IDLE);
+
+	return size > idle ? size - idle : 0;
+}
+
 /*
  * find_charged_run
  *		Find a run that the limit has room for, asking the reclaimers if need
@@ -235,21 +258,20 @@ find_charged_run(uint32 units, SiftKind kind)
 	for (;;)
 	{
 		uint32		unit = NO_UNIT;
-		Size		needed = units * UNIT_SIZE;
+		Size		needed = least_bytes(units);
 
-		if (units <= EXTENT_UNITS)
-		{
-			if ((Size) my_account->kinds[SIFT_IDLE].bytes >= needed)
-				unit = map_find_run(units, true);
-			if (unit == NO_UNIT)
-				unit = map_find_run(units, false);
-		}
-		if (unit == NO_UNIT)
-			unit = map_find_extents(units);
-		if (unit != NO_UNIT)
+		if (likely(ledger_fits(needed)))
 		{
 			Size		own;
 
+			unit = find_run(units);
+			if (unit == NO_UNIT)
+			{
+				if (ledger_make_room(units * UNIT_SIZE, false))
+					continue;
+				ledger_refuse(kind, REFUSED_BY_RANGE);
+				return NO_UNIT;
+			}
 			if (!map_open(unit, units))
 			{
 				ledger_refuse(kind, REFUSED_BY_SYSTEM);
@@ -259,10 +281,10 @@ find_charged_run(uint32 units, SiftKind kind)
 			if (likely(ledger_fits(needed)))
 				return unit;
 		}
-		if (!ledger_make_room(needed))
+		if (!ledger_make_room(needed, true))
 		{
-			ledger_refuse(kind, unit == NO_UNIT && ledger_fits(needed) ?
-						  REFUSED_BY_RANGE : REFUSED_BY_LIMIT);
+			map_close();
+			ledger_refuse(kind, REFUSED_BY_LIMIT);
 			return NO_UNIT;
 		}
 	}
@@ -283,9 +305,8 @@ typedef enum UseResult
  * Unless that is done nothing is charged and nothing marked.
  */
 static UseResult
-use_run(uint32 unit, uint32 units, SiftKind kind)
+use_run(uint32 unit, uint32 units, SiftKind kind, CommitPlan plan)
 {
-	CommitPlan	plan = choose_plan(unit, units);
 	Size		own;
 	Size		bytes = plan_bytes(unit, units, plan, &own);
 
@@ -297,16 +318,34 @@ use_run(uint32 unit, uint32 units, SiftKind kind)
 
 		if (missing > 0)
 		{
-			ledger_move(kind, SIFT_IDLE, own);
+			/* what is there is idle; released first, so that no peak has it */
 			ledger_release(SIFT_IDLE, missing);
+			ledger_move(kind, SIFT_IDLE, own);
 			return RUN_NOT_COMMITTED;
 		}
-		my_account->kinds[SIFT_IDLE].blocks_taken++;
+		ledger_block_taken(SIFT_IDLE);
 	}
 	foreach_segment(segment, unit, units)
 		map_mark_used(&segment);
 	ledger_move(SIFT_IDLE, kind, units * UNIT_SIZE - own);
 	return RUN_USED;
+}
+
+/*
+ * give_way
+ *		The system has refused memory: give it what is idle, that which the
+ *		request has got before it failed with it.
+ *
+ * Returns whether that was the last try; errno stays.
+ */
+static bool
+give_way(bool last)
+{
+	int			save_errno = errno;
+
+	(void) extent_trim(0, true);
+	errno = save_errno;
+	return last;
 }
 
 /*
@@ -330,25 +369,22 @@ extent_take(Size size, SiftKind kind)
 		ledger_refuse(kind, ledger_fits(size) ? REFUSED_BY_RANGE : REFUSED_BY_LIMIT);
 		return NULL;
 	}
-	for (;;)
+	for (bool retry = false;; retry = true)
 	{
 		uint32		unit = find_charged_run(units, kind);
-		int			save_errno;
 
 		if (unit == NO_UNIT)
 			return NULL;
-		switch (use_run(unit, units, kind))
+		switch (use_run(unit, units, kind,
+						retry ? COMMIT_PAGES : choose_plan(unit, units)))
 		{
 			case RUN_USED:
 				return unit_address(unit);
 			case RUN_REFUSED:
 				return NULL;
 			case RUN_NOT_COMMITTED:
-				/* our own idle memory may be what is in the way */
-				save_errno = errno;
-				if (extent_trim(0, true) > 0)
+				if (!give_way(retry))
 					break;
-				errno = save_errno;
 				ledger_refuse(kind, REFUSED_BY_SYSTEM);
 				return NULL;
 		}
@@ -359,7 +395,7 @@ extent_take(Size size, SiftKind kind)
 bool
 extent_has_idle(Size size)
 {
-	return (Size) my_account->kinds[SIFT_IDLE].bytes >= size &&
+	return ledger_bytes(SIFT_IDLE) >= size &&
 		map_find_run(size / UNIT_SIZE, true) != NO_UNIT;
 }
 
@@ -387,7 +423,7 @@ extent_grow(void *address, Size old_size, Size new_size, SiftKind kind)
 	}
 	while (!ledger_fits(needed = plan_bytes(unit, units, COMMIT_PAGES, &own)))
 	{
-		if (!ledger_make_room(needed))
+		if (!ledger_make_room(needed, true))
 		{
 			ledger_refuse(kind, REFUSED_BY_LIMIT);
 			return GROW_REFUSED;
@@ -396,7 +432,7 @@ extent_grow(void *address, Size old_size, Size new_size, SiftKind kind)
 		if (!map_is_free(unit, units) || !map_open(unit, units))
 			return GROW_NOT_FREE;
 	}
-	switch (use_run(unit, units, kind))
+	switch (use_run(unit, units, kind, choose_plan(unit, units)))
 	{
 		case RUN_USED:
 			return GROW_DONE;
@@ -436,7 +472,7 @@ trim_run(const Segment *run)
 	if (!decommit(run))
 		return 0;
 	ledger_release(SIFT_IDLE, bytes);
-	my_account->kinds[SIFT_IDLE].blocks_returned++;
+	ledger_block_returned(SIFT_IDLE);
 	return bytes;
 }
 
@@ -444,7 +480,7 @@ trim_run(const Segment *run)
 static Size
 excess(Size keep)
 {
-	Size		idle = my_account->kinds[SIFT_IDLE].bytes;
+	Size		idle = ledger_bytes(SIFT_IDLE);
 
 	return idle > keep ? idle - keep : 0;
 }

@@ -265,15 +265,17 @@ map_open(uint32 unit, uint32 units)
 {
 	uint32		needed = (unit + units + EXTENT_UNITS - 1) / EXTENT_UNITS;
 	Size		index_size = range.extents * sizeof(ExtentIndex);
+	char	   *table;
 
 	if (needed <= extent_high)
 		return true;
 
 	/* the index comes first, and is touched only as far as it is used */
-	extent_index = range_table(EXTENT_TABLE, index_size + needed * sizeof(ExtentBits));
-	if (extent_index == NULL)
+	table = range_table(EXTENT_TABLE, index_size + needed * sizeof(ExtentBits));
+	if (table == NULL)
 		return false;
-	extent_bits = (ExtentBits *) ((char *) extent_index + index_size);
+	extent_index = (ExtentIndex *) table;
+	extent_bits = (ExtentBits *) (table + index_size);
 	for (; extent_high < needed; extent_high++)
 		extent_index[extent_high].longest = EXTENT_UNITS;
 	return true;

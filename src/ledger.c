@@ -77,6 +77,20 @@ ledger_limit_name(void)
 	return "sift.memory_limit";
 }
 
+/* Bytes that are held of a kind. */
+Size
+ledger_bytes(SiftKind kind)
+{
+	return my_account->kinds[kind].bytes;
+}
+
+/* The limit in effect in bytes, -1 without one. */
+int64
+ledger_limit(void)
+{
+	return my_account->limit_bytes;
+}
+
 /*
  * ledger_fits
  *		Whether that many bytes more would pass no limit.
@@ -126,61 +140,56 @@ call_reclaimer(Reclaimer *reclaimer, Size wanted)
 	error_context_stack = context.previous;
 }
 
-/* Bytes that must go before "wanted" bytes more fit. */
+/* Bytes that must go before "wanted" bytes more can be had. */
 static Size
-excess(Size wanted)
+to_give_back(Size wanted, bool by_limit)
 {
+	if (!by_limit || my_account->limit_bytes < 0)
+		return wanted;
 	return my_account->charged_bytes + wanted - my_account->limit_bytes;
 }
 
 /*
  * ask_reclaimers
- *		Ask the reclaimers of this cost or less until "wanted" bytes would fit.
+ *		Ask the reclaimers of this cost or less, as long as it takes.
  *
  * What extensions give back becomes idle memory first, so Sift's own
  * reclaimer, of cost 0, is asked again after each of theirs.
  */
 static void
-ask_reclaimers(Size wanted, int most_cost)
+ask_reclaimers(Size wanted, bool by_limit, int most_cost)
 {
 	for (Reclaimer *r = reclaimers; r != NULL && r->cost <= most_cost; r = r->next)
 	{
-		if (ledger_fits(wanted))
+		if (by_limit && ledger_fits(wanted))
 			return;
-		call_reclaimer(r, excess(wanted));
+		call_reclaimer(r, to_give_back(wanted, by_limit));
 		if (r->cost > 0)
-			ask_reclaimers(wanted, 0);
+			ask_reclaimers(wanted, by_limit, 0);
 	}
 }
 
 /*
  * ledger_make_room
- *		Ask reclaimers for memory until "wanted" bytes would fit.
+ *		Ask reclaimers for memory.
  *
- * Returns whether anything was given back; the caller then looks again at
- * what it needs.  Raises what a reclaimer raises; in a critical section,
- * where that would be a PANIC, extensions are not asked.
+ * by_limit: until "wanted" bytes would fit; else all of them, since something
+ *		other than the limit is in the way
+ *
+ * Returns whether blocks or idle memory were given back; the caller then looks
+ * again at what it needs.  Raises what a reclaimer raises; in a critical
+ * section, where that would be a PANIC, extensions are not asked.
  */
 bool
-ledger_make_room(Size wanted)
+ledger_make_room(Size wanted, bool by_limit)
 {
-	int64		before = my_account->charged_bytes;
+	SiftUsageData before = *my_account;
 
 	if (reclaiming)
 		return false;
-	ask_reclaimers(wanted, CritSectionCount > 0 ? 0 : INT_MAX);
-	return my_account->charged_bytes < before;
-}
-
-/* Add bytes to a kind; the sum is the caller's. */
-static inline void
-add_to_kind(SiftKind kind, Size bytes)
-{
-	SiftKindUsage *usage = &my_account->kinds[kind];
-
-	usage->bytes += bytes;
-	if (usage->bytes > usage->peak_bytes)
-		usage->peak_bytes = usage->bytes;
+	ask_reclaimers(wanted, by_limit, CritSectionCount > 0 ? 0 : INT_MAX);
+	return my_account->charged_bytes < before.charged_bytes ||
+		my_account->kinds[SIFT_IDLE].bytes > before.kinds[SIFT_IDLE].bytes;
 }
 
 /*
@@ -191,7 +200,8 @@ add_to_kind(SiftKind kind, Size bytes)
  * bytes: bytes of it that are new; 0 when it is made of idle memory alone
  * spare: bytes taken beside it, which become idle
  *
- * Returns false, with nothing charged, when a limit would be passed.
+ * Returns false, with nothing charged, when a limit would be passed.  Peaks
+ * are noted by ledger_move(), when the memory is really there.
  */
 bool
 ledger_charge(SiftKind kind, Size bytes, Size spare)
@@ -212,10 +222,8 @@ ledger_charge(SiftKind kind, Size bytes, Size spare)
 		return false;
 	}
 	account->charged_bytes += bytes + spare;
-	if (account->charged_bytes > account->peak_bytes)
-		account->peak_bytes = account->charged_bytes;
-	add_to_kind(kind, bytes);
-	add_to_kind(SIFT_IDLE, spare);
+	account->kinds[kind].bytes += bytes;
+	account->kinds[SIFT_IDLE].bytes += spare;
 	return true;
 }
 
@@ -230,15 +238,28 @@ ledger_release(SiftKind kind, Size bytes)
 	my_account->kinds[kind].bytes -= bytes;
 }
 
+/* Note the most that a kind has held. */
+static inline void
+note_peak(SiftKind kind)
+{
+	SiftKindUsage *usage = &my_account->kinds[kind];
+
+	usage->peak_bytes = Max(usage->peak_bytes, usage->bytes);
+}
+
 /*
  * ledger_move
- *		Bytes change their kind: the sum stays.
+ *		Bytes change their kind: the sum stays.  May be 0 bytes, to note the
+ *		peaks of both kinds.
  */
 void
 ledger_move(SiftKind from, SiftKind to, Size bytes)
 {
 	my_account->kinds[from].bytes -= bytes;
-	add_to_kind(to, bytes);
+	my_account->kinds[to].bytes += bytes;
+	note_peak(from);
+	note_peak(to);
+	my_account->peak_bytes = Max(my_account->peak_bytes, my_account->charged_bytes);
 }
 
 /*
@@ -251,6 +272,20 @@ ledger_refuse(SiftKind kind, RefusalReason reason)
 	ledger_last_refusal.reason = reason;
 	ledger_last_refusal.saved_errno = errno;
 	my_account->kinds[kind].refusals++;
+}
+
+/* A block was taken, for a context or, of idle memory, from the system. */
+void
+ledger_block_taken(SiftKind kind)
+{
+	my_account->kinds[kind].blocks_taken++;
+}
+
+/* A block was given back, to the pool or, of idle memory, to the system. */
+void
+ledger_block_returned(SiftKind kind)
+{
+	my_account->kinds[kind].blocks_returned++;
 }
 
 /*

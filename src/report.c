@@ -20,7 +20,8 @@
  *
  * What this cannot see, on 15: that the statistics are printed for an
  * allocation that failed after one that was refused without an error, in the
- * same statement.  That error gets the hint too.
+ * same statement (transaction, where the library is not preloaded).  That
+ * error gets the hint too.
  *
  * Nothing here allocates before the error is there.
  *

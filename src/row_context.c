@@ -6,7 +6,7 @@
  * For rows that are kept and removed singly.  A block goes back when its last
  * chunk is freed; a block that is still being carved then is carved again
  * from its beginning.  One live chunk holds its block, so blocks are small:
- * they grow to 64 kB, and further only in a context of 16 MB and more.
+ * they grow to 64 kB, and to 256 kB only in a context of 64 MB and more.
  *
  *-------------------------------------------------------------------------
  */

@@ -75,11 +75,12 @@ typedef struct SiftUsageData
 
 /*
  * A reclaimer: is asked for "wanted" bytes before a request is refused, gives
- * back what it can spare and returns the bytes given back (0 for none).  It
- * may free chunks, and reset or delete contexts, but for the context that is
- * being allocated in, which it may reset, and a chunk that is being resized,
- * which it may not touch.  It may not raise, and may not count on getting
- * memory from Sift.  It runs inside palloc, wherever that is called.
+ * back what it can spare and returns the bytes given back (0 for none; Sift
+ * goes by its own count).  It may free chunks, and reset or delete contexts,
+ * but for the context that is being allocated in, which it may reset, a chunk
+ * that is being resized, and the parent of a context that is being created.
+ * It may not raise, and may not count on getting memory from Sift.  It runs
+ * inside palloc, wherever that is called.
  */
 typedef Size (*SiftReclaimer) (Size wanted, void *arg);
 
@@ -167,7 +168,7 @@ typedef struct SiftApi
 {
 	uint32		size;			/* sizeof(SiftApi) in the library */
 	uint32		layout;			/* SIFT_LAYOUT in the library */
-	SiftBlockEntry *blocks;		/* set when the first block is taken */
+	SiftBlockEntry *blocks;		/* set when the first context is created */
 	MemoryContext (*row_context_create) (MemoryContext parent, const char *name,
 										 Size initBlockSize, Size maxBlockSize);
 	MemoryContext (*batch_context_create) (MemoryContext parent, const char *name,

@@ -53,11 +53,11 @@ install_packages() {
 	done
 	[ ${#missing[@]} -gt 0 ] || return 0
 	command -v apt-get >/dev/null || die "please install: ${missing[*]}"
-	say "installing ${missing[*]}"
+	say "installing ${missing[*]} (a minute or two)"
 	as_root apt-get -qq update >/dev/null
-	as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y \
-		--no-install-recommends "${missing[@]}" >"$(mktemp)" 2>&1 ||
-		die "could not install ${missing[*]}"
+	package=$(as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y \
+		--no-install-recommends "${missing[@]}" 2>&1) ||
+		{ say "$package"; die "could not install ${missing[*]}"; }
 }
 
 # make_build: copy the tree into a temporary folder, build it there, and

@@ -23,6 +23,16 @@ refusals(void)
 	return sum;
 }
 
+/* Charged bytes but for idle ones, as the sum has them. */
+static int64
+charged_in_use(void)
+{
+	SiftUsageData usage;
+
+	SiftUsage(&usage);
+	return usage.charged_bytes - usage.kinds[SIFT_IDLE].bytes;
+}
+
 static void *
 alloc(MemoryContext context, Size size, bool no_oom)
 {
@@ -144,11 +154,12 @@ run(int n, bool no_oom)
 #endif
 	MemoryContextDelete(parent);
 	EXPECT_EQUAL(used_bytes(), before);
+	EXPECT_EQUAL(charged_in_use(), before);
 	EXPECT_EQUAL(refusals(), refusals_before + (done ? 0 : 1));
 	if (!done && sqlstate != 0)
 	{
 		EXPECT_EQUAL(sqlstate, ERRCODE_OUT_OF_MEMORY);
-		EXPECT(hinted);
+		EXPECT(hint[0] != '\0');
 	}
 	else if (!done)
 		EXPECT(no_oom);

@@ -15,7 +15,7 @@ PG_MODULE_MAGIC;
 PGDLLEXPORT void _PG_init(void);
 PG_FUNCTION_INFO_V1(sift_test_refuse_charge);
 
-bool		hinted;
+char		hint[256];
 
 static MemoryContext test_context;
 
@@ -36,7 +36,7 @@ caught_error(void)
 	error = CopyErrorData();
 	FlushErrorState();
 	sqlstate = error->sqlerrcode;
-	hinted = error->hint != NULL;
+	strlcpy(hint, error->hint ? error->hint : "", sizeof(hint));
 	FreeErrorData(error);
 	return sqlstate;
 }

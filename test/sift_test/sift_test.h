@@ -22,7 +22,7 @@
 				 __FILE__, __LINE__, #a, #b, (long long) a_, (long long) b_); \
 	} while (0)
 
-/* The statement must raise this SQLSTATE.  Sets "hinted". */
+/* The statement must raise this SQLSTATE.  Sets "hint". */
 #define EXPECT_ERROR(sqlstate, statement) \
 	do { \
 		int			found_ = expected_error(); \
@@ -40,7 +40,7 @@
 				 __FILE__, __LINE__, #statement, #sqlstate, unpack_sql_state(found_)); \
 	} while (0)
 
-extern bool hinted;				/* had the error caught last a hint? */
+extern char hint[256];			/* of the error caught last; "" without one */
 extern int	expected_error(void);
 extern int	caught_error(void);
 

@@ -54,18 +54,18 @@ fails('a directory that cannot be written', "$locked/files", 42501);
 my $tiny = $ENV{SIFT_TEST_TINY_DISK};
 SKIP:
 {
-skip 'there is no small disk', 8 unless $tiny;
-fails('a full disk', "$tiny/files", 53100);
-ok(!-e "$tiny/files", 'a full disk: nothing is left in the directory');
-is($node->safe_psql('postgres', qq{
-SELECT unify_register('rows', 'sift') \\g /dev/null
-SELECT unify_write('rows', 50, 0, 0, 1) \\g /dev/null
-SELECT unify_move('rows', 50, '$tiny/files') \\g /dev/null
-SELECT count(*) FROM unify_read('$tiny/files') AS r(key int8, amount int8, ratio float8, name text, note text, body text)}),
-	50, 'what fits is written');
-fails('a disk that is full at the second batch', "$tiny/files", 53100);
-is($node->safe_psql('postgres', "SELECT count(*) FROM unify_read('$tiny/files') AS r(key int8, amount int8, ratio float8, name text, note text, body text)"),
-	50, 'the first batch is still there');
+	skip 'there is no small disk', 7 unless $tiny;
+	fails('a full disk', "$tiny/files", 53100);
+	ok(!-e "$tiny/files", 'a full disk: nothing is left in the directory');
+	is($node->safe_psql('postgres', qq{
+	SELECT unify_register('rows', 'sift') \\g /dev/null
+	SELECT unify_write('rows', 50, 0, 0, 1) \\g /dev/null
+	SELECT unify_move('rows', 50, '$tiny/files') \\g /dev/null
+	SELECT count(*) FROM unify_read('$tiny/files') AS r(key int8, amount int8, ratio float8, name text, note text, body text)}),
+		50, 'what fits is written');
+	fails('a disk that is full at the second batch', "$tiny/files", 53100);
+	is($node->safe_psql('postgres', "SELECT count(*) FROM unify_read('$tiny/files') AS r(key int8, amount int8, ratio float8, name text, note text, body text)"),
+		50, 'the first batch is still there');
 }
 
 $node->stop;

@@ -19,6 +19,7 @@
  */
 #include "postgres.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <unistd.h>
 
