@@ -349,6 +349,34 @@ give_way(bool last)
 }
 
 /*
+ * find_idle_run
+ *		An idle run that needs neither room below the limit nor a commit.
+ *
+ * This is the common case once a session is warm, and spares it all counting.
+ */
+static uint32
+find_idle_run(uint32 units)
+{
+	if (units > EXTENT_UNITS || ledger_bytes(SIFT_IDLE) < units * UNIT_SIZE ||
+		!ledger_fits(0))
+		return NO_UNIT;
+	return map_find_run(units, true);
+}
+
+/* find_idle_run() has found one: charge and mark it. */
+static void *
+use_idle_run(uint32 unit, uint32 units, SiftKind kind)
+{
+	Segment		segment = segment_at(unit, unit + units);
+
+	if (!ledger_charge(kind, 0, 0))
+		return NULL;
+	map_mark_used(&segment);
+	ledger_move(SIFT_IDLE, kind, units * UNIT_SIZE);
+	return unit_address(unit);
+}
+
+/*
  * extent_take
  *		Take memory for a block and charge it.
  *
@@ -362,6 +390,7 @@ void *
 extent_take(Size size, SiftKind kind)
 {
 	uint32		units = size / UNIT_SIZE;
+	uint32		idle;
 
 	Assert(size % UNIT_SIZE == 0);
 	if (unlikely(size > range.extents * EXTENT_SIZE))
@@ -369,6 +398,9 @@ extent_take(Size size, SiftKind kind)
 		ledger_refuse(kind, ledger_fits(size) ? REFUSED_BY_RANGE : REFUSED_BY_LIMIT);
 		return NULL;
 	}
+	idle = find_idle_run(units);
+	if (likely(idle != NO_UNIT))
+		return use_idle_run(idle, units, kind);
 	for (bool retry = false;; retry = true)
 	{
 		uint32		unit = find_charged_run(units, kind);
@@ -391,12 +423,11 @@ extent_take(Size size, SiftKind kind)
 	}
 }
 
-/* Whether a block of that size can be made of idle memory. */
+/* Whether a block of that size can be made of idle memory alone. */
 bool
 extent_has_idle(Size size)
 {
-	return ledger_bytes(SIFT_IDLE) >= size &&
-		map_find_run(size / UNIT_SIZE, true) != NO_UNIT;
+	return find_idle_run(size / UNIT_SIZE) != NO_UNIT;
 }
 
 /*

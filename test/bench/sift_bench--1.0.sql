@@ -1,0 +1,13 @@
+/* sift_bench--1.0.sql */
+
+\echo Use "CREATE EXTENSION sift_bench" to load this file. \quit
+
+-- Nanoseconds that an operation takes in a context of that kind; null where
+-- the kind cannot do that work.  See bench.sql for kinds and works.
+CREATE FUNCTION sift_bench(kind text, work text, min_size int4, max_size int4,
+    alive int8, trained bool) RETURNS float8
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+-- Take memory from the system, touch it and give it back; nanoseconds a page.
+CREATE FUNCTION sift_bench_touch(bytes int8) RETURNS float8
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;

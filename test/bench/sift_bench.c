@@ -1,0 +1,511 @@
+/*-------------------------------------------------------------------------
+ *
+ * sift_bench.c
+ *	  How long an operation takes in memory contexts of several kinds.
+ *
+ * One call of sift_bench() is one measurement of one kind at one work.  Call it
+ * once a backend: what was done before decides how the C library's malloc goes
+ * about things, and what memory is warm.
+ *
+ * Memory is taken by palloc and pfree in the CurrentMemoryContext, as real
+ * code does, and eight bytes of each chunk are written.  The loops are
+ * compiled once for these two and once for each of Sift's inline functions.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/pg_prng.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#if PG_VERSION_NUM >= 160000
+#include "utils/memutils_internal.h"
+#endif
+
+#include "extension/sift/sift.h"
+
+PG_MODULE_MAGIC;
+
+PG_FUNCTION_INFO_V1(sift_bench);
+PG_FUNCTION_INFO_V1(sift_bench_touch);
+
+/* A measurement goes on at least this long. */
+#define MEASURE_NS		INT64CONST(60000000)
+
+/* Bytes that pass through a queue before it is measured. */
+#define WARM_UP_SIZE	(INT64CONST(32) * 1024 * 1024)
+
+/* Pairs of alloc and free between two looks at the clock. */
+#define ZERO_PAIRS		1024
+
+/* Sizes of chunks repeat after this many. */
+#define NUM_SIZES		1024
+
+/* Slab is made for small chunks: few larger ones fit into one of its blocks. */
+#define SLAB_MOST		512
+
+/*
+ * A malloc of this size, once freed, lets the C library hold on to up to twice
+ * as much (mallopt(3), M_MMAP_THRESHOLD).  It takes no notice of more than 32
+ * MiB.
+ */
+#define TRAINING_SIZE	33000000
+
+typedef enum Kind
+{
+	ASET,
+	GENERATION,
+	BUMP,
+	SLAB,
+	ROW,
+	BATCH,
+	BARE,
+	ROW_INLINE,
+	BATCH_INLINE,
+	BARE_INLINE,
+	FLOOR						/* does nothing: what palloc itself takes */
+} Kind;
+
+static const char *const kind_names[] = {
+	"aset", "generation", "bump", "slab", "row", "batch", "bare",
+	"row inline", "batch inline", "bare inline", "floor"
+};
+
+typedef enum Work
+{
+	RESET,						/* fill a context and reset it */
+	QUEUE,						/* free the oldest chunk, alloc a new one */
+	ZERO						/* the only chunk comes and goes */
+} Work;
+
+static const char *const work_names[] = {"reset", "queue", "zero"};
+
+/* How memory is taken and freed. */
+typedef enum Way
+{
+	BY_PALLOC,
+	BY_ROW,
+	BY_BATCH
+} Way;
+
+typedef struct Bench
+{
+	Kind		kind;
+	Work		work;
+	Size		sizes[NUM_SIZES];	/* of a queue's chunks, in turn */
+	Size		size;			/* of all chunks of other works */
+	uint64		count;			/* chunks that are alive */
+	uint64		warm_up;		/* chunks that a queue takes before it is
+								 * measured */
+	MemoryContext context;
+} Bench;
+
+/* A chunk of a queue.  Its bytes go on, but nobody writes them. */
+typedef struct Item
+{
+	struct Item *next;
+} Item;
+
+typedef struct Queue
+{
+	Item	   *head;			/* the oldest */
+	Item	   *tail;
+	uint64		taken;			/* chunks that ever came in */
+} Queue;
+
+/* ----------------------------------------------------------------
+ *		The floor: a context that always has the same chunk
+ * ----------------------------------------------------------------
+ */
+
+static MemoryContextData floor_context;
+
+/* On 15 pfree looks for the context before the chunk. */
+static struct
+{
+	MemoryContext context;
+	int64		chunk;
+}			floor_chunk = {&floor_context, 0};
+
+#if PG_VERSION_NUM >= 160000
+static void *
+floor_alloc(MemoryContext context, Size size, int flags)
+{
+	return &floor_chunk.chunk;
+}
+#else
+static void *
+floor_alloc(MemoryContext context, Size size)
+{
+	return &floor_chunk.chunk;
+}
+
+static void
+floor_free(MemoryContext context, void *chunk)
+{
+}
+#endif
+
+static void
+floor_reset(MemoryContext context)
+{
+}
+
+static const MemoryContextMethods floor_methods = {
+	.alloc = floor_alloc,
+#if PG_VERSION_NUM < 160000
+	.free_p = floor_free,
+#endif
+	.reset = floor_reset,
+	.delete_context = floor_reset
+};
+
+static MemoryContext
+floor_create(void)
+{
+#if PG_VERSION_NUM >= 160000
+	MemoryContextCreate(&floor_context, T_AllocSetContext, MCTX_ASET_ID,
+						CurrentMemoryContext, "floor");
+	floor_context.methods = &floor_methods;
+#else
+	MemoryContextCreate(&floor_context, T_AllocSetContext, &floor_methods,
+						CurrentMemoryContext, "floor");
+#endif
+	return &floor_context;
+}
+
+/* ----------------------------------------------------------------
+ *		Works
+ * ----------------------------------------------------------------
+ */
+
+static int64
+clock_ns(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec * INT64CONST(1000000000) + time.tv_nsec;
+}
+
+static pg_attribute_always_inline void *
+take(MemoryContext context, Way way, Size size)
+{
+	switch (way)
+	{
+		case BY_ROW:
+			return SiftRowAlloc(context, size);
+		case BY_BATCH:
+			return SiftBatchAlloc(context, size);
+		default:
+			return palloc(size);
+	}
+}
+
+static pg_attribute_always_inline void
+give(Way way, void *chunk)
+{
+	if (way == BY_ROW)
+		SiftRowFree(chunk);
+	else
+		pfree(chunk);
+}
+
+/* Fill the context and reset it. */
+static pg_attribute_always_inline void
+one_batch(const Bench *bench, Way way)
+{
+	MemoryContext context = bench->context;
+	Size		size = bench->size;
+	uint64		count = bench->count;
+
+	for (uint64 i = 0; i < count; i++)
+		*(uint64 *) take(context, way, size) = i;
+	MemoryContextReset(context);
+	CHECK_FOR_INTERRUPTS();
+}
+
+/* One batch is not measured, since the first touch of its memory is not. */
+static pg_attribute_always_inline double
+measure_reset(const Bench *bench, Way way)
+{
+	int64		batches = 0;
+	int64		start;
+	int64		passed;
+
+	one_batch(bench, way);
+	start = clock_ns();
+	do
+	{
+		one_batch(bench, way);
+		batches++;
+	} while ((passed = clock_ns() - start) < MEASURE_NS);
+	return (double) passed / batches / bench->count;
+}
+
+/* Put a chunk at the end of a queue. */
+static pg_attribute_always_inline void
+append(const Bench *bench, Way way, Queue *queue)
+{
+	Size		size = bench->sizes[queue->taken++ % NUM_SIZES];
+
+	queue->tail = queue->tail->next = take(bench->context, way, size);
+}
+
+/* Replace each chunk of a full queue, the oldest first. */
+static pg_attribute_always_inline void
+one_turn(const Bench *bench, Way way, Queue *queue)
+{
+	uint64		count = bench->count;
+
+	for (uint64 i = 0; i < count; i++)
+	{
+		Item	   *oldest = queue->head;
+
+		queue->head = oldest->next;
+		give(way, oldest);
+		append(bench, way, queue);
+	}
+	CHECK_FOR_INTERRUPTS();
+}
+
+/*
+ * What counts is the steady state: the queue is full, and the blocks of the
+ * context have grown to their final size.
+ */
+static pg_attribute_always_inline double
+measure_queue(const Bench *bench, Way way)
+{
+	Item		first = {NULL};
+	Queue		queue = {.tail = &first};
+	uint64		taken_before;
+	int64		start;
+	int64		passed;
+
+	while (queue.taken < bench->count)
+		append(bench, way, &queue);
+	queue.head = first.next;
+	while (queue.taken < bench->warm_up)
+		one_turn(bench, way, &queue);
+
+	taken_before = queue.taken;
+	start = clock_ns();
+	do
+	{
+		one_turn(bench, way, &queue);
+	} while ((passed = clock_ns() - start) < MEASURE_NS);
+	return (double) passed / (queue.taken - taken_before);
+}
+
+static pg_attribute_always_inline double
+measure_zero(const Bench *bench, Way way)
+{
+	MemoryContext context = bench->context;
+	Size		size = bench->size;
+	int64		pairs = 0;
+	int64		start = clock_ns();
+	int64		passed;
+
+	do
+	{
+		for (int64 i = 0; i < ZERO_PAIRS; i++)
+		{
+			int64	   *chunk = take(context, way, size);
+
+			*chunk = i;
+			give(way, chunk);
+		}
+		pairs += ZERO_PAIRS;
+		CHECK_FOR_INTERRUPTS();
+	} while ((passed = clock_ns() - start) < MEASURE_NS);
+	return (double) passed / pairs;
+}
+
+/* A loop of its own for each work and way. */
+#define DEFINE_LOOP(work, way) \
+static pg_noinline double \
+work##_##way(const Bench *bench) \
+{ \
+	return measure_##work(bench, way); \
+}
+
+DEFINE_LOOP(reset, BY_PALLOC)
+DEFINE_LOOP(reset, BY_ROW)
+DEFINE_LOOP(reset, BY_BATCH)
+DEFINE_LOOP(queue, BY_PALLOC)
+DEFINE_LOOP(queue, BY_ROW)
+DEFINE_LOOP(zero, BY_PALLOC)
+DEFINE_LOOP(zero, BY_ROW)
+
+/* Batches are reset only, see can_do(). */
+static double (*const loops[][3]) (const Bench *bench) = {
+	[RESET] = {reset_BY_PALLOC, reset_BY_ROW, reset_BY_BATCH},
+	[QUEUE] = {queue_BY_PALLOC, queue_BY_ROW},
+	[ZERO] = {zero_BY_PALLOC, zero_BY_ROW}
+};
+
+static Way
+way_of(Kind kind)
+{
+	switch (kind)
+	{
+		case ROW_INLINE:
+			return BY_ROW;
+		case BATCH_INLINE:
+		case BARE_INLINE:
+			return BY_BATCH;
+		default:
+			return BY_PALLOC;
+	}
+}
+
+/* ----------------------------------------------------------------
+ *		The SQL functions
+ * ----------------------------------------------------------------
+ */
+
+/* The place of a name in a list. */
+static int
+find_name(const char *const *names, int num_names, text *name)
+{
+	char	   *wanted = text_to_cstring(name);
+
+	for (int i = 0; i < num_names; i++)
+	{
+		if (strcmp(names[i], wanted) == 0)
+			return i;
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("unknown kind or work: \"%s\"", wanted)));
+}
+
+static bool
+can_do(Kind kind, Work work, int min_size, int max_size)
+{
+	switch (kind)
+	{
+		case BUMP:
+			return PG_VERSION_NUM >= 170000 && work == RESET;
+		case SLAB:
+			return min_size == max_size && max_size <= SLAB_MOST;
+		case BATCH:
+		case BARE:
+		case BATCH_INLINE:
+		case BARE_INLINE:
+			return work == RESET;
+		case FLOOR:
+			/* from 16 on pfree would need an entry in the server's table */
+			return PG_VERSION_NUM < 160000 || work == RESET;
+		default:
+			return true;
+	}
+}
+
+static MemoryContext
+create_context(Kind kind, Size size)
+{
+	MemoryContext parent = CurrentMemoryContext;
+
+	switch (kind)
+	{
+		case GENERATION:
+			return GenerationContextCreate(parent, "generation", ALLOCSET_DEFAULT_SIZES);
+#if PG_VERSION_NUM >= 170000
+		case BUMP:
+			return BumpContextCreate(parent, "bump", ALLOCSET_DEFAULT_SIZES);
+#endif
+		case SLAB:
+			return SlabContextCreate(parent, "slab", SLAB_DEFAULT_BLOCK_SIZE, size);
+		case ROW:
+		case ROW_INLINE:
+			return SiftRowContextCreate(parent, "row", SIFT_ROW_DEFAULT_SIZES);
+		case BATCH:
+		case BATCH_INLINE:
+			return SiftBatchContextCreate(parent, "batch", 0, SIFT_BATCH_DEFAULT_SIZES);
+		case BARE:
+		case BARE_INLINE:
+			return SiftBatchContextCreate(parent, "bare", SIFT_BATCH_BARE,
+										  SIFT_BATCH_DEFAULT_SIZES);
+		case FLOOR:
+			return floor_create();
+		default:
+			return AllocSetContextCreate(parent, "aset", ALLOCSET_DEFAULT_SIZES);
+	}
+}
+
+/* The same sizes each time, evenly spread from the smallest to the largest. */
+static void
+choose_sizes(Bench *bench, int min_size, int max_size, int64 alive)
+{
+	int			mean = (min_size + max_size) / 2;
+	pg_prng_state random;
+
+	pg_prng_seed(&random, 1);
+	for (int i = 0; i < NUM_SIZES; i++)
+		bench->sizes[i] = pg_prng_uint64_range(&random, min_size, max_size);
+	bench->size = max_size;
+	bench->count = Max(alive / mean, 1);
+	bench->warm_up = WARM_UP_SIZE / mean;
+}
+
+/* Have the C library hold on to memory that is freed. */
+static void
+train_malloc(void)
+{
+	void	   *volatile memory = malloc(TRAINING_SIZE);
+
+	free(memory);
+}
+
+Datum
+sift_bench(PG_FUNCTION_ARGS)
+{
+	int			min_size = PG_GETARG_INT32(2);
+	int			max_size = PG_GETARG_INT32(3);
+	Bench		bench;
+	MemoryContext old_context;
+	double		ns;
+
+	bench.kind = find_name(kind_names, lengthof(kind_names), PG_GETARG_TEXT_PP(0));
+	bench.work = find_name(work_names, lengthof(work_names), PG_GETARG_TEXT_PP(1));
+	if (!can_do(bench.kind, bench.work, min_size, max_size))
+		PG_RETURN_NULL();
+	choose_sizes(&bench, min_size, max_size, PG_GETARG_INT64(4));
+	if (PG_GETARG_BOOL(5))
+		train_malloc();
+
+	bench.context = create_context(bench.kind, bench.size);
+	old_context = MemoryContextSwitchTo(bench.context);
+	ns = loops[bench.work][way_of(bench.kind)] (&bench);
+	MemoryContextSwitchTo(old_context);
+	MemoryContextDelete(bench.context);
+	PG_RETURN_FLOAT8(ns);
+}
+
+Datum
+sift_bench_touch(PG_FUNCTION_ARGS)
+{
+	Size		size = PG_GETARG_INT64(0);
+	Size		page_size = sysconf(_SC_PAGESIZE);
+	int64		start = clock_ns();
+	int64		passed;
+	char	   *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
+							  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("could not map %zu bytes: %m", size)));
+	for (Size at = 0; at < size; at += page_size)
+		memory[at] = 1;
+	munmap(memory, size);
+	passed = clock_ns() - start;
+	PG_RETURN_FLOAT8((double) passed * page_size / size);
+}
