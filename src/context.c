@@ -32,6 +32,9 @@
 /* ... unless they are shorter than this, which whole pages would waste */
 #define LARGE_MINIMUM			((Size) 2048)
 
+/* An empty block is carved again if it has room for this many chunks. */
+#define REOPEN_CHUNKS			16
+
 #define MIN_BLOCK_SIZE			((Size) 1024)
 #define MAX_BLOCK_SIZE			((Size) 64 * 1024 * 1024)
 
@@ -171,6 +174,24 @@ new_block(SiftContext *context, Size length)
 }
 
 /*
+ * is_worth_reopening
+ *		Should the empty block that is carved be carved again?
+ *
+ * Not if it is so small that a chunk which comes and goes would come here
+ * nearly each time; a larger one takes its place then.
+ */
+static bool
+is_worth_reopening(SiftContext *context, Size length)
+{
+	SiftBlock  *block = context->current;
+	Size		room = block_end(block) - block_start(context, block);
+
+	return length <= room &&
+		(length * REOPEN_CHUNKS <= room ||
+		 block->size >= Min(context->max_size, ROW_FREE_GROWTH));
+}
+
+/*
  * next_block
  *		Have a block carved next that has room for a chunk of that length.
  *
@@ -184,10 +205,9 @@ next_block(SiftContext *context, Size length)
 
 	if (carves_empty_block(context))
 	{
-		block = context->current;
-		if (length <= (Size) (block_end(block) - block_start(context, block)))
+		if (is_worth_reopening(context, length))
 		{
-			open_block(context, block);
+			open_block(context, context->current);
 			return true;
 		}
 		drop_empty_block(context);

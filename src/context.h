@@ -121,7 +121,9 @@ extern void *context_alloc_slow(MemoryContext context, Size size, int flags);
  *		Alloc of a chunk with a header: move the cursor and write the header;
  *		all else is out of line.
  *
- * size may be anything at all, also -1; flags are the caller's.
+ * size may be anything at all, also -1, for which the length wraps around;
+ * flags are the caller's.  From one call to the next the cursor is all that is
+ * waited for, so one addition is all that is done to it.
  */
 static pg_attribute_always_inline void *
 context_alloc(MemoryContext context, Size size, int flags)
@@ -129,13 +131,12 @@ context_alloc(MemoryContext context, Size size, int flags)
 #if !SIFT_CHECKED_BUILD
 	SiftCursor *cursor = (SiftCursor *) context;
 	char	   *at = cursor->next;
-	Size		end;
+	Size		length = CHUNK_LENGTH(size);
 
-	if (likely(!__builtin_add_overflow(size, (Size) at + CHUNK_HEADER_SIZE, &end) &&
-			   end <= (Size) cursor->end))
+	if (likely(length > size && length <= (Size) (cursor->end - at)))
 	{
-		cursor->next = (char *) MAXALIGN(end);
-		return chunk_make(at, context, cursor->tag, cursor->next - at, size, size);
+		cursor->next = at + length;
+		return chunk_make(at, context, cursor->tag, length, size, size);
 	}
 #endif
 	return context_alloc_slow(context, size, flags);
