@@ -60,12 +60,6 @@ typedef struct SiftBlock
 #define BLOCK_TAG(number, method) ((uint64) (number) << 32)
 #endif
 
-/*
- * The part of a chunk's header that Valgrind lets nobody touch.  On 15 the
- * context's address stays readable for mcxt.c.
- */
-#define CHUNK_PRIVATE_SIZE		(CHECK_SIZE + sizeof(uint64))
-
 /* Read the header word of a chunk. */
 static inline uint64
 chunk_header(const void *chunk)
