@@ -422,7 +422,7 @@ resize_large(SiftContext *context, void *chunk, uint64 header, Size size, int fl
 	SiftBlock  *block = block_by_number(SiftHeaderBlock(header));
 	Size		old_size = block->size;
 	Size		new_size = page_round((char *) chunk - (char *) block +
-											 MAXALIGN(size + SENTINEL_SIZE));
+									  MAXALIGN(size + SENTINEL_SIZE));
 
 	if (new_size > old_size)
 	{

@@ -407,6 +407,19 @@ read_bytes(Reader *reader, void *bytes, Size size)
 	COMP_CRC32C(reader->crc, bytes, size);
 }
 
+/* Whether a value's own idea of its length is the file's. */
+static bool
+is_whole(const char *bytes, int32 length, int16 attlen)
+{
+	if (attlen == -1)
+		return length >= 1 && !VARATT_IS_1B_E(bytes) &&
+			(VARATT_IS_1B(bytes) || (length >= VARHDRSZ && VARATT_IS_4B_U(bytes))) &&
+			VARSIZE_ANY(bytes) == length;
+	if (attlen == -2)
+		return length > 0 && memchr(bytes, '\0', length) == bytes + length - 1;
+	return length == attlen;
+}
+
 /* The next value of a column, in the current context. */
 static Datum
 read_value(Reader *reader, Form_pg_attribute attribute, bool *isnull)
@@ -418,10 +431,12 @@ read_value(Reader *reader, Form_pg_attribute attribute, bool *isnull)
 	*isnull = length < 0;
 	if (*isnull)
 		return (Datum) 0;
-	if (length > reader->left || (attribute->attlen > 0 && length != attribute->attlen))
+	if (length > reader->left)
 		damaged(reader->path);
 	bytes = palloc(Max(length, sizeof(Datum)));
 	read_bytes(reader, bytes, length);
+	if (!is_whole(bytes, length, attribute->attlen))
+		damaged(reader->path);
 	return fetch_att(bytes, attribute->attbyval, attribute->attlen);
 }
 

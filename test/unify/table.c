@@ -46,7 +46,10 @@ lookup(const char *name)
 	return table;
 }
 
-/* A table of that name; 42P01 without one. */
+/*
+ * A table of that name; 42P01 without one, 55006 while rows are being loaded
+ * into it, since the query of a load may call any function.
+ */
 Table *
 table_find(const char *name)
 {
@@ -57,6 +60,10 @@ table_find(const char *name)
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("no table \"%s\" is registered", name),
 				 errhint("unify_register() registers a table for this session.")));
+	if (table->busy)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("table \"%s\" is being loaded", name)));
 	return table;
 }
 

@@ -156,14 +156,17 @@ unify_load(PG_FUNCTION_ARGS)
 
 	PG_TRY();
 	{
+		mark.table->busy = true;
 		add_query(&mark, text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	}
 	PG_CATCH();
 	{
+		mark.table->busy = false;
 		undo(&mark);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
+	mark.table->busy = false;
 	mark.table->count += mark.added;
 	PG_RETURN_INT64(mark.added);
 }

@@ -35,6 +35,7 @@ typedef struct Table
 	Allocator	allocator;
 	MemoryContext context;		/* a row context, or an AllocSet */
 	TupleDesc	desc;			/* type of the rows; NULL before the first */
+	bool		busy;			/* rows are being loaded: hands off */
 	int64		next_key;		/* of unify_write */
 	int64		first;			/* rows[first .. first + count) are there */
 	int64		count;
