@@ -29,6 +29,9 @@
 #include "storage/fd.h"
 #include "unify.h"
 #include "utils/datum.h"
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
 
 #define BATCH_MAGIC		0x554E4601
 #define COLUMN_MAGIC	0x554E4602
