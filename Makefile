@@ -14,18 +14,24 @@ OBJS = \
 	src/api.o \
 	src/batch_context.o \
 	src/block.o \
+	src/call_sites.o \
 	src/context.o \
 	src/context_usage.o \
 	src/extent.o \
 	src/extent_map.o \
+	src/got.o \
 	src/ledger.o \
 	src/method_table.o \
 	src/procfs.o \
 	src/range.o \
+	src/refusal_ring.o \
+	src/refuse.o \
 	src/report.o \
 	src/row_context.o \
+	src/server_heap.o \
 	src/sift.o \
 	src/slots.o \
+	src/statement.o \
 	src/tuple.o \
 	src/views.o
 

@@ -90,6 +90,31 @@ CREATE VIEW sift_memory_usage_backends AS
 
 COMMENT ON VIEW sift_memory_usage_backends IS 'memory of every process of the server';
 
+CREATE FUNCTION sift_memory_refusals(
+    OUT at pg_catalog.timestamptz,
+    OUT pid pg_catalog.int4,
+    OUT usename pg_catalog.text,
+    OUT datname pg_catalog.text,
+    OUT queryid pg_catalog.int8,
+    OUT context_name pg_catalog.text,
+    OUT kind pg_catalog.text,
+    OUT requested_bytes pg_catalog.int8,
+    OUT charged_bytes pg_catalog.int8,
+    OUT limit_bytes pg_catalog.int8,
+    OUT top_contexts pg_catalog.text[])
+RETURNS SETOF pg_catalog.record
+AS 'MODULE_PATHNAME', 'sift_memory_refusals_1_0'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION sift_memory_refusals() IS 'the last refusals of the whole server';
+
+CREATE VIEW sift_memory_refusals AS
+    SELECT at, pid, usename, datname, queryid, context_name, kind,
+           requested_bytes, charged_bytes, limit_bytes, top_contexts
+    FROM sift_memory_refusals();
+
+COMMENT ON VIEW sift_memory_refusals IS 'the last refusals of the whole server';
+
 CREATE FUNCTION sift_trim()
 RETURNS pg_catalog.int8
 AS 'MODULE_PATHNAME', 'sift_trim_1_0'
@@ -109,3 +134,4 @@ COMMENT ON FUNCTION sift_reset_peak() IS
 GRANT SELECT ON sift_memory_usage TO PUBLIC;
 GRANT SELECT ON sift_memory_usage_contexts TO PUBLIC;
 GRANT SELECT ON sift_memory_usage_backends TO PUBLIC;
+GRANT SELECT ON sift_memory_refusals TO PUBLIC;

@@ -83,6 +83,17 @@
 #define BATCH_CONTEXT_TAG		T_GenerationContext
 #endif
 
+/*
+ * libpq/libpq.h declares it, and needs headers of Kerberos that are not
+ * installed with the server's.
+ */
+extern bool pq_is_reading_msg(void);
+
+/* The type of context whose chunks have no headers. */
+#if PG_VERSION_NUM >= 170000
+#define HAVE_BUMP_CONTEXT		1
+#endif
+
 /* heap_form_minimal_tuple(), which writes to neither of its arrays. */
 #if PG_VERSION_NUM >= 180000
 #define form_minimal_tuple(desc, values, isnull) \

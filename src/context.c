@@ -240,7 +240,9 @@ next_block(SiftContext *context, Size length)
 static void *
 fail(SiftContext *context, Size size, int flags)
 {
-	report_refusal(METHOD_SEES_FLAGS, (flags & MCXT_ALLOC_NO_OOM) != 0);
+	report_refusal(context->cursor.header.name, size,
+				   !METHOD_SEES_FLAGS ? ERROR_OR_NULL :
+				   (flags & MCXT_ALLOC_NO_OOM) != 0 ? NULL_ONLY : ERROR_NEXT);
 	return allocation_failure(&context->cursor.header, size, flags);
 }
 
@@ -565,7 +567,7 @@ context_create(MemoryContext parent, const char *name, SiftContextType type,
 	home = block_take(NULL, block_kind(type), HOME_BLOCK_SIZE);
 	if (home == NULL)
 	{
-		report_refusal(true, false);
+		report_refusal(name, HOME_BLOCK_SIZE, ERROR_NEXT);
 		MemoryContextStats(TopMemoryContext);
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),

@@ -267,7 +267,7 @@ find_charged_run(uint32 units, SiftKind kind)
 			unit = find_run(units);
 			if (unit == NO_UNIT)
 			{
-				if (ledger_make_room(units * UNIT_SIZE, false))
+				if (ledger_make_room(units * UNIT_SIZE, false, ALL_RECLAIMERS))
 					continue;
 				ledger_refuse(kind, REFUSED_BY_RANGE);
 				return NO_UNIT;
@@ -281,7 +281,7 @@ find_charged_run(uint32 units, SiftKind kind)
 			if (likely(ledger_fits(needed)))
 				return unit;
 		}
-		if (!ledger_make_room(needed, true))
+		if (!ledger_make_room(needed, true, ALL_RECLAIMERS))
 		{
 			map_close();
 			ledger_refuse(kind, REFUSED_BY_LIMIT);
@@ -454,7 +454,7 @@ extent_grow(void *address, Size old_size, Size new_size, SiftKind kind)
 	}
 	while (!ledger_fits(needed = plan_bytes(unit, units, COMMIT_PAGES, &own)))
 	{
-		if (!ledger_make_room(needed, true))
+		if (!ledger_make_room(needed, true, ALL_RECLAIMERS))
 		{
 			ledger_refuse(kind, REFUSED_BY_LIMIT);
 			return GROW_REFUSED;

@@ -25,7 +25,6 @@
 
 #include "ledger.h"
 #include "miscadmin.h"
-#include "slots.h"
 
 /* A reclaimer, in a list by rising cost. */
 typedef struct Reclaimer
@@ -42,69 +41,45 @@ Refusal		ledger_last_refusal;
 static Reclaimer *reclaimers = NULL;
 static bool reclaiming = false; /* no reclaimer is asked from within another */
 static int64 refuse_countdown = 0;	/* charges until the one refused for a test */
-static int	limit_kb = -1;		/* sift.memory_limit */
-static int	max_limit_kb = -1;	/* sift.max_memory_limit */
+static int64 limits[NUM_LIMITS] = {-1, -1}; /* bytes */
 
 /*
- * ledger_set_limits
- *		Set the limits in kB, -1 for none; the smaller one counts.
+ * ledger_set_limit
+ *		Set one of the limits in kB, -1 for none; the smaller one counts.
  *
  * A limit below what is held takes nothing away; nothing more is granted
  * until it fits.
  */
 void
-ledger_set_limits(int memory_limit_kb, int max_memory_limit_kb)
+ledger_set_limit(LedgerLimit which, int limit_kb)
 {
-	int			effective_kb = memory_limit_kb;
-
-	if (max_memory_limit_kb >= 0 &&
-		(effective_kb < 0 || max_memory_limit_kb < effective_kb))
-		effective_kb = max_memory_limit_kb;
-	limit_kb = memory_limit_kb;
-	max_limit_kb = max_memory_limit_kb;
-	my_account->limit_bytes = effective_kb < 0 ? -1 : (int64) effective_kb * 1024;
+	limits[which] = limit_kb < 0 ? -1 : (int64) limit_kb * 1024;
+	my_account->limit_bytes = limits[ledger_limit_in_effect()];
 }
 
-/*
- * ledger_limit_name
- *		The setting that is in effect, for messages.
- */
-const char *
-ledger_limit_name(void)
-{
-	if (max_limit_kb >= 0 && (limit_kb < 0 || max_limit_kb < limit_kb))
-		return "sift.max_memory_limit";
-	return "sift.memory_limit";
-}
-
-/* Bytes that are held of a kind. */
-Size
-ledger_bytes(SiftKind kind)
-{
-	return my_account->kinds[kind].bytes;
-}
-
-/* The limit in effect in bytes, -1 without one. */
+/* A limit in bytes, -1 for none. */
 int64
-ledger_limit(void)
+ledger_limit_of(LedgerLimit which)
 {
-	return my_account->limit_bytes;
+	return limits[which];
 }
 
 /*
- * ledger_fits
- *		Whether that many bytes more would pass no limit.
- *
- * 0 bytes do not fit either while more is held than the limit allows.
+ * ledger_limit_in_effect
+ *		Which of the limits counts.
  */
-bool
-ledger_fits(Size bytes)
+LedgerLimit
+ledger_limit_in_effect(void)
 {
-	SiftUsageData *account = my_account;
+	return (uint64) limits[LIMIT_OF_SUPERUSER] < (uint64) limits[LIMIT_OF_USER] ?
+		LIMIT_OF_SUPERUSER : LIMIT_OF_USER;
+}
 
-	return account->limit_bytes < 0 ||
-		(account->charged_bytes <= account->limit_bytes &&
-		 bytes <= (Size) (account->limit_bytes - account->charged_bytes));
+/* The setting of a limit, for messages. */
+const char *
+ledger_limit_name(LedgerLimit which)
+{
+	return which == LIMIT_OF_SUPERUSER ? "sift.max_memory_limit" : "sift.memory_limit";
 }
 
 /* Tells whose code an error came from. */
@@ -175,19 +150,21 @@ ask_reclaimers(Size wanted, bool by_limit, int most_cost)
  *
  * by_limit: until "wanted" bytes would fit; else all of them, since something
  *		other than the limit is in the way
+ * whom: in a critical section, where an error would be a PANIC, extensions
+ *		are not asked in any case
  *
  * Returns whether blocks or idle memory were given back; the caller then looks
- * again at what it needs.  Raises what a reclaimer raises; in a critical
- * section, where that would be a PANIC, extensions are not asked.
+ * again at what it needs.  Raises what a reclaimer raises.
  */
 bool
-ledger_make_room(Size wanted, bool by_limit)
+ledger_make_room(Size wanted, bool by_limit, Reclaimers whom)
 {
 	SiftUsageData before = *my_account;
 
 	if (reclaiming)
 		return false;
-	ask_reclaimers(wanted, by_limit, CritSectionCount > 0 ? 0 : INT_MAX);
+	ask_reclaimers(wanted, by_limit,
+				   whom == IDLE_BLOCKS || CritSectionCount > 0 ? 0 : INT_MAX);
 	return my_account->charged_bytes < before.charged_bytes ||
 		my_account->kinds[SIFT_IDLE].bytes > before.kinds[SIFT_IDLE].bytes;
 }
@@ -228,26 +205,6 @@ ledger_charge(SiftKind kind, Size bytes, Size spare)
 }
 
 /*
- * ledger_release
- *		Take back a charge: the bytes are the operating system's again.
- */
-void
-ledger_release(SiftKind kind, Size bytes)
-{
-	my_account->charged_bytes -= bytes;
-	my_account->kinds[kind].bytes -= bytes;
-}
-
-/* Note the most that a kind has held. */
-static inline void
-note_peak(SiftKind kind)
-{
-	SiftKindUsage *usage = &my_account->kinds[kind];
-
-	usage->peak_bytes = Max(usage->peak_bytes, usage->bytes);
-}
-
-/*
  * ledger_move
  *		Bytes change their kind: the sum stays.  May be 0 bytes, to note the
  *		peaks of both kinds.
@@ -257,8 +214,8 @@ ledger_move(SiftKind from, SiftKind to, Size bytes)
 {
 	my_account->kinds[from].bytes -= bytes;
 	my_account->kinds[to].bytes += bytes;
-	note_peak(from);
-	note_peak(to);
+	ledger_note_peak(from);
+	ledger_note_peak(to);
 	my_account->peak_bytes = Max(my_account->peak_bytes, my_account->charged_bytes);
 }
 
@@ -270,8 +227,16 @@ void
 ledger_refuse(SiftKind kind, RefusalReason reason)
 {
 	ledger_last_refusal.reason = reason;
+	ledger_last_refusal.kind = kind;
 	ledger_last_refusal.saved_errno = errno;
 	my_account->kinds[kind].refusals++;
+}
+
+/* A request over the limit was let through. */
+void
+ledger_waive(Size bytes)
+{
+	my_account->waived_bytes += bytes;
 }
 
 /* A block was taken, for a context or, of idle memory, from the system. */

@@ -12,16 +12,21 @@
  * So the callback may be pushed only when the error is certain.  Left in the
  * chain it would be taken off in place of somebody else's, whose frame then
  * dangles in the chain for good.  A request with MCXT_ALLOC_NO_OOM gets NULL
- * and no error.  Where a method sees that flag, the refusal knows.  On 15 it
- * does not: what tells them apart there is that mcxt.c prints the statistics
- * of all contexts right before its error.  A context without memory, the
- * witness, is put into the tree at the refusal, as the first that is asked for
- * its statistics; it pushes the callback.
+ * and no error.  Where a method of Sift's sees that flag, the refusal knows;
+ * on 15, and in malloc, it does not.  What tells them apart there is that
+ * mcxt.c prints the statistics of all contexts right before its error.  A
+ * context without memory, the witness, is put into the tree at the refusal, as
+ * the first that is asked for its statistics; it pushes the callback.
  *
- * What this cannot see, on 15: that the statistics are printed for an
- * allocation that failed after one that was refused without an error, in the
- * same statement (transaction, where the library is not preloaded).  That
- * error gets the hint too.
+ * What this cannot see: that the statistics are printed for an allocation that
+ * failed after one that was refused without an error, in the same statement.
+ * That error gets the hint too.
+ *
+ * The name of a context of the server's is only known from the error, which
+ * is read for it (name_context).
+ *
+ * Each such error writes all contexts to the log, caught or not; a statement
+ * that goes on catching them is cancelled in the end.
  *
  * Nothing here allocates before the error is there.
  *
@@ -29,10 +34,20 @@
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "compat.h"
+#include "context_tree.h"
 #include "ledger.h"
 #include "method_table.h"
+#include "refusal_ring.h"
 #include "report.h"
-#include "slots.h"
+
+/* Refusals of a top-level statement after which it is cancelled. */
+#define MAX_STATEMENT_REFUSALS	100
+
+/* Room for a copy of an error of mcxt.c's. */
+#define ERROR_COPY_SIZES		((Size) 0), ((Size) 2048), ((Size) 8192)
 
 /* How far a refusal has got. */
 static enum
@@ -44,21 +59,94 @@ static enum
 
 static Refusal refusal;			/* the one that "state" is about */
 static MemoryContextData witness;
+static MemoryContext error_copy = NULL; /* made before there is an error */
 
 #define kind_kb(kind) \
 	((my_account->kinds[kind].bytes + 1023) / 1024)
 
-/* The hint for a refusal that a limit has caused. */
-static void
-hint_limit(void)
+/*
+ * report_limit_hint
+ *		For ereport: the hint that a limit is passed, and what is held.
+ *
+ * advice: a sentence that follows, "" for none
+ */
+int
+report_limit_hint(const char *advice)
 {
-	errhint("%s is %lld kB; held are %lld kB: row %lld kB, batch %lld kB, large %lld kB, idle %lld kB.",
-			ledger_limit_name(),
-			(long long) my_account->limit_bytes / 1024,
-			(long long) (my_account->charged_bytes + 1023) / 1024,
-			(long long) kind_kb(SIFT_ROW), (long long) kind_kb(SIFT_BATCH),
-			(long long) kind_kb(SIFT_LARGE), (long long) kind_kb(SIFT_IDLE));
+	return errhint("%s is %lld kB; held are %lld kB: row %lld kB, batch %lld kB, large %lld kB, idle %lld kB, server %lld kB.%s%s",
+				   ledger_limit_name(ledger_limit_in_effect()),
+				   (long long) ledger_limit() / 1024,
+				   (long long) (ledger_held() + 1023) / 1024,
+				   (long long) kind_kb(SIFT_ROW), (long long) kind_kb(SIFT_BATCH),
+				   (long long) kind_kb(SIFT_LARGE), (long long) kind_kb(SIFT_IDLE),
+				   (long long) kind_kb(SIFT_SERVER),
+				   advice[0] != '\0' ? " " : "", advice);
 }
+
+/* ----------------------------------------------------------------
+ *		The name of the context
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * quoted_name
+ *		What stands between quotes in a message; false if there is nothing.
+ */
+static bool
+quoted_name(const char *message, char *name, Size size)
+{
+	const char *start = strchr(message, '"');
+	const char *end = start != NULL ? strrchr(start + 1, '"') : NULL;
+
+	if (end == NULL)
+		return false;
+	strlcpy(name, start + 1, Min(size, (Size) (end - start)));
+	return true;
+}
+
+/*
+ * mentioned_name
+ *		The longest name of a context that occurs in a message.
+ *
+ * For translations that quote otherwise.
+ */
+static void
+mentioned_name(const char *message, char *name, Size size)
+{
+	name[0] = '\0';
+	for (MemoryContext context = TopMemoryContext; context != NULL;
+		 context = context_tree_next(context))
+	{
+		if (strlen(context->name) > strlen(name) && strstr(message, context->name) != NULL)
+			strlcpy(name, context->name, size);
+	}
+}
+
+/*
+ * name_context
+ *		Find the name of the context in the error that is being raised.
+ */
+static void
+name_context(void)
+{
+	MemoryContext caller = MemoryContextSwitchTo(error_copy);
+	ErrorData  *error = CopyErrorData();
+	char		name[NAMEDATALEN];
+
+	if (error->detail != NULL)
+	{
+		if (!quoted_name(error->detail, name, sizeof(name)))
+			mentioned_name(error->detail, name, sizeof(name));
+		refusal_ring_name_context(name);
+	}
+	MemoryContextSwitchTo(caller);
+	MemoryContextReset(error_copy);
+}
+
+/* ----------------------------------------------------------------
+ *		The hint
+ * ----------------------------------------------------------------
+ */
 
 /*
  * add_hint
@@ -70,10 +158,12 @@ add_hint(void *arg)
 	if (state != ERROR_FOLLOWS || geterrcode() != ERRCODE_OUT_OF_MEMORY)
 		return;
 	report_forget();
+	if (refusal.kind == SIFT_SERVER)
+		name_context();
 	switch (refusal.reason)
 	{
 		case REFUSED_BY_LIMIT:
-			hint_limit();
+			report_limit_hint("");
 			break;
 		case REFUSED_BY_SYSTEM:
 			errhint("The operating system gave no memory: %s.",
@@ -158,36 +248,71 @@ static const MemoryContextMethods witness_methods = {
 /*
  * report_start
  *		Make the witness, outside the tree.  Once a process or more often.
+ *
+ * Raises 53200.
  */
 void
 report_start(void)
 {
-	if (!METHOD_SEES_FLAGS && witness.methods == NULL)
+	if (witness.methods == NULL)
 		method_table_create(&witness, ROW_CONTEXT_TAG, &witness_methods,
 							NULL, "Sift witness");
+	if (error_copy == NULL)
+		error_copy = AllocSetContextCreate(TopMemoryContext, "Sift error", ERROR_COPY_SIZES);
+}
+
+/*
+ * cancel_hopeless
+ *		Cancel a top-level statement that goes on being refused, as a user
+ *		would, which no handler catches.
+ */
+static void
+cancel_hopeless(void)
+{
+	static TimestampTz statement = 0;
+	static int	refusals = 0;
+
+	if (MyBackendType != B_BACKEND && !IsParallelWorker())
+		return;
+	if (statement != GetCurrentStatementStartTimestamp())
+	{
+		statement = GetCurrentStatementStartTimestamp();
+		refusals = 0;
+	}
+	if (++refusals <= MAX_STATEMENT_REFUSALS)
+		return;
+	QueryCancelPending = true;
+	InterruptPending = true;
 }
 
 /*
  * report_refusal
- *		A request was refused: have the hint added to its error.
+ *		A request was refused: keep a record, and have the hint added to its
+ *		error.
  *
- * outcome_known: the caller sees the flags of the request
- * no_error: and they ask for no error
- *
- * With a known outcome the caller raises the error next.
+ * context_name: NULL when the caller does not know it
+ * requested: bytes asked for
  */
 void
-report_refusal(bool outcome_known, bool no_error)
+report_refusal(const char *context_name, Size requested, RefusalOutcome outcome)
 {
 	report_forget();
 	refusal = ledger_last_refusal;
-	if (!outcome_known)
+	refusal_ring_add(refusal.kind, requested, context_name);
+	if (refusal.reason == REFUSED_BY_LIMIT)
+		cancel_hopeless();
+	switch (outcome)
 	{
-		state = REFUSED;
-		MemoryContextSetParent(&witness, TopMemoryContext);
+		case ERROR_NEXT:
+			expect_error();
+			break;
+		case ERROR_OR_NULL:
+			state = REFUSED;
+			MemoryContextSetParent(&witness, TopMemoryContext);
+			break;
+		case NULL_ONLY:
+			break;
 	}
-	else if (!no_error)
-		expect_error();
 }
 
 /*
@@ -202,6 +327,5 @@ report_forget(void)
 	if (state == NO_REFUSAL)
 		return;
 	state = NO_REFUSAL;
-	if (!METHOD_SEES_FLAGS)
-		MemoryContextSetParent(&witness, NULL);
+	MemoryContextSetParent(&witness, NULL);
 }

@@ -17,13 +17,19 @@
 #include "access/xact.h"
 #include "block.h"
 #include "compat.h"
+#include "executor/executor.h"
 #include "ledger.h"
 #include "method_table.h"
 #include "parser/analyze.h"
+#include "refusal_ring.h"
 #include "report.h"
 #include "row_context.h"
+#include "server_heap.h"
 #include "slots.h"
+#include "statement.h"
 #include "storage/ipc.h"
+#include "tcop/utility.h"
+#include "utils/fmgrprotos.h"
 #include "utils/guc.h"
 
 PG_MODULE_MAGIC;
@@ -32,10 +38,16 @@ PGDLLEXPORT void _PG_init(void);
 
 static int	memory_limit = -1;
 static int	max_memory_limit = -1;
+static bool account_server = true;
+
+/* Utility statements that are being executed, one within another. */
+static int	utility_depth = 0;
 
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 static post_parse_analyze_hook_type prev_post_parse_analyze_hook = NULL;
+static ExecutorStart_hook_type prev_ExecutorStart_hook = NULL;
+static ProcessUtility_hook_type prev_ProcessUtility_hook = NULL;
 
 /*
  * The slot is taken here too, so that a session shows its limit before it
@@ -44,14 +56,16 @@ static post_parse_analyze_hook_type prev_post_parse_analyze_hook = NULL;
 static void
 assign_memory_limit(int newval, void *extra)
 {
-	ledger_set_limits(newval, max_memory_limit);
+	ledger_set_limit(LIMIT_OF_USER, newval);
+	statement_limit_changed(LIMIT_OF_USER);
 	slots_attach();
 }
 
 static void
 assign_max_memory_limit(int newval, void *extra)
 {
-	ledger_set_limits(memory_limit, newval);
+	ledger_set_limit(LIMIT_OF_SUPERUSER, newval);
+	statement_limit_changed(LIMIT_OF_SUPERUSER);
 	slots_attach();
 }
 
@@ -83,6 +97,16 @@ define_settings(void)
 								PGC_SUSET, GUC_UNIT_KB,
 								NULL, assign_max_memory_limit, NULL);
 	defined = Max(defined, 2);
+	if (defined < 3)
+		DefineCustomBoolVariable("sift.account_server",
+								 "Counts and limits what the server program takes by malloc.",
+								 NULL,
+								 &account_server,
+								 true,
+								 process_shared_preload_libraries_in_progress ?
+								 PGC_POSTMASTER : PGC_SU_BACKEND, 0,
+								 NULL, NULL, NULL);
+	defined = Max(defined, 3);
 	MarkGUCPrefixReserved("sift");
 }
 
@@ -92,6 +116,7 @@ request_shared_memory(void)
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
 	slots_request();
+	refusal_ring_request();
 }
 
 static void
@@ -100,21 +125,73 @@ start_shared_memory(void)
 	if (prev_shmem_startup_hook)
 		prev_shmem_startup_hook();
 	slots_startup();
+	refusal_ring_startup();
 }
 
 /*
- * before_statement
+ * is_nested
+ *		Whether a statement is part of another one: of a utility statement, or
+ *		of a trigger, which a COMMIT may call.  A query that is part of another
+ *		query is not seen here; it follows one that was checked.
+ */
+static bool
+is_nested(void)
+{
+	return utility_depth > 0 || DatumGetInt32(pg_trigger_depth(NULL)) > 0;
+}
+
+/*
+ * after_parse_analysis
  *		A backend that inherited its limit shows it from its first statement;
  *		what a refusal has left of the last one is forgotten.
  */
 static void
-before_statement(ParseState *pstate, Query *query, JumbleState *jstate)
+after_parse_analysis(ParseState *pstate, Query *query, JumbleState *jstate)
 {
 	if (prev_post_parse_analyze_hook)
 		prev_post_parse_analyze_hook(pstate, query, jstate);
 	if (unlikely(!slots_attached))
 		slots_attach();
 	report_forget();
+	if (unlikely(ledger_limit() >= 0))
+		statement_check(query->utilityStmt, is_nested());
+}
+
+/* A query is executed, maybe one that was parsed before. */
+static void
+start_executor(QueryDesc *query, int eflags)
+{
+	if (unlikely(ledger_limit() >= 0))
+		statement_check(NULL, is_nested());
+	if (prev_ExecutorStart_hook)
+		prev_ExecutorStart_hook(query, eflags);
+	else
+		standard_ExecutorStart(query, eflags);
+}
+
+/* A utility statement is executed. */
+static void
+process_utility(PlannedStmt *statement, const char *query_string, bool read_only_tree,
+				ProcessUtilityContext context, ParamListInfo params,
+				QueryEnvironment *environment, DestReceiver *destination,
+				QueryCompletion *completion)
+{
+	ProcessUtility_hook_type process = prev_ProcessUtility_hook ?
+		prev_ProcessUtility_hook : standard_ProcessUtility;
+
+	if (unlikely(ledger_limit() >= 0))
+		statement_check(statement->utilityStmt, is_nested());
+	utility_depth++;
+	PG_TRY();
+	{
+		process(statement, query_string, read_only_tree, context, params,
+				environment, destination, completion);
+	}
+	PG_FINALLY();
+	{
+		utility_depth--;
+	}
+	PG_END_TRY();
 }
 
 /*
@@ -133,32 +210,46 @@ end_transaction(XactEvent event, void *arg)
 		case XACT_EVENT_PREPARE:
 			block_settle();
 			report_forget();
+			server_heap_publish();
 			break;
 		default:
 			break;
 	}
 }
 
-void
-_PG_init(void)
+/* Have the library called where it must be, each hook once. */
+static void
+set_hooks(bool server_is_accounted)
 {
 	static bool hooked = false;
 
+	if (hooked)
+		return;
+	hooked = true;
+	RegisterXactCallback(end_transaction, NULL);
+	prev_post_parse_analyze_hook = post_parse_analyze_hook;
+	post_parse_analyze_hook = after_parse_analysis;
+	if (process_shared_preload_libraries_in_progress)
+	{
+		prev_shmem_request_hook = shmem_request_hook;
+		shmem_request_hook = request_shared_memory;
+		prev_shmem_startup_hook = shmem_startup_hook;
+		shmem_startup_hook = start_shared_memory;
+	}
+	if (server_is_accounted)
+	{
+		prev_ExecutorStart_hook = ExecutorStart_hook;
+		ExecutorStart_hook = start_executor;
+		prev_ProcessUtility_hook = ProcessUtility_hook;
+		ProcessUtility_hook = process_utility;
+	}
+}
+
+void
+_PG_init(void)
+{
 	method_table_register(&row_context_methods);
 	report_start();
-	if (!hooked)
-	{
-		RegisterXactCallback(end_transaction, NULL);
-		hooked = true;
-		if (process_shared_preload_libraries_in_progress)
-		{
-			prev_shmem_request_hook = shmem_request_hook;
-			shmem_request_hook = request_shared_memory;
-			prev_shmem_startup_hook = shmem_startup_hook;
-			shmem_startup_hook = start_shared_memory;
-			prev_post_parse_analyze_hook = post_parse_analyze_hook;
-			post_parse_analyze_hook = before_statement;
-		}
-	}
 	define_settings();
+	set_hooks(account_server && server_heap_start());
 }

@@ -70,6 +70,8 @@ typedef struct SiftUsageData
 	int64		limit_bytes;	/* the limit in effect; -1 without one */
 	int64		charged_bytes;	/* held, all kinds */
 	int64		peak_bytes;		/* most held */
+	int64		waived_bytes;	/* let through over the limit, ever */
+	int64		free_heap_bytes;	/* kept free by the C library; -1 if not known */
 	SiftKindUsage kinds[SIFT_NUM_KINDS];
 } SiftUsageData;
 

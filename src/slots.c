@@ -35,7 +35,7 @@ static SiftSlot *slots = NULL;
 /* 15 has no other name for the auxiliary processes' PGPROCs either */
 #define NUM_SLOTS			(MaxBackends + NUM_AUXILIARY_PROCS)
 
-static SiftUsageData private_account = {.limit_bytes = -1};
+static SiftUsageData private_account = {.limit_bytes = -1, .free_heap_bytes = -1};
 SiftUsageData *my_account = &private_account;
 bool		slots_attached = false;
 

@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "catalog/pg_authid.h"
+#include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "compat.h"
 #include "context.h"
@@ -20,20 +21,26 @@
 #include "mb/pg_wchar.h"
 #include "postmaster/bgworker.h"
 #include "procfs.h"
+#include "refusal_ring.h"
+#include "server_heap.h"
 #include "slots.h"
 #include "storage/procarray.h"
 #include "utils/acl.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/numeric.h"
 
 PGDLLEXPORT Datum sift_memory_usage_1_0(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum sift_memory_usage_contexts_1_0(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum sift_memory_usage_backends_1_0(PG_FUNCTION_ARGS);
+PGDLLEXPORT Datum sift_memory_refusals_1_0(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum sift_trim_1_0(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum sift_reset_peak_1_0(PG_FUNCTION_ARGS);
 
 PG_FUNCTION_INFO_V1(sift_memory_usage_1_0);
 PG_FUNCTION_INFO_V1(sift_memory_usage_contexts_1_0);
 PG_FUNCTION_INFO_V1(sift_memory_usage_backends_1_0);
+PG_FUNCTION_INFO_V1(sift_memory_refusals_1_0);
 PG_FUNCTION_INFO_V1(sift_trim_1_0);
 PG_FUNCTION_INFO_V1(sift_reset_peak_1_0);
 
@@ -100,6 +107,24 @@ store_row(ReturnSetInfo *result, RowBuilder *row)
 	tuplestore_putvalues(result->setResult, result->setDesc, row->values, row->nulls);
 }
 
+static const char *const kind_names[SIFT_NUM_KINDS] = {
+	[SIFT_ROW] = "row",
+	[SIFT_BATCH] = "batch",
+	[SIFT_LARGE] = "large",
+	[SIFT_IDLE] = "idle",
+	[SIFT_SERVER] = "server",
+	[SIFT_SHARED] = "shared"
+};
+
+/* Whether this server accounts for a kind. */
+static bool
+kind_is_accounted(SiftKind kind)
+{
+	if (kind == SIFT_SERVER)
+		return server_heap_is_accounted();
+	return kind != SIFT_SHARED;
+}
+
 /*
  * sift_memory_usage
  *		This backend, a row a kind.
@@ -107,14 +132,6 @@ store_row(ReturnSetInfo *result, RowBuilder *row)
 Datum
 sift_memory_usage_1_0(PG_FUNCTION_ARGS)
 {
-	static const char *const kind_names[SIFT_NUM_KINDS] = {
-		[SIFT_ROW] = "row",
-		[SIFT_BATCH] = "batch",
-		[SIFT_LARGE] = "large",
-		[SIFT_IDLE] = "idle",
-		[SIFT_SERVER] = "server",
-		[SIFT_SHARED] = "shared"
-	};
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 
 	InitMaterializedSRF(fcinfo, 0);
@@ -124,22 +141,30 @@ sift_memory_usage_1_0(PG_FUNCTION_ARGS)
 		RowBuilder	row = {0};
 
 		put_text(&row, kind_names[kind]);
-		if (kind == SIFT_SERVER || kind == SIFT_SHARED)
+		if (!kind_is_accounted(kind))
 		{
-			/* not accounted by this version */
 			while (row.columns < 7)
 				put_null(&row);
+			store_row(result, &row);
+			continue;
+		}
+		put_number(&row, usage->bytes);
+		put_number(&row, usage->peak_bytes);
+		if (kind == SIFT_SERVER)
+		{
+			/* the C library's pieces are no blocks */
+			put_null(&row);
+			put_null(&row);
+			put_null(&row);
 		}
 		else
 		{
-			put_number(&row, usage->bytes);
-			put_number(&row, usage->peak_bytes);
 			put_number(&row, kind == SIFT_IDLE ? extent_idle_runs() :
 					   usage->blocks_taken - usage->blocks_returned);
 			put_number(&row, usage->blocks_taken);
 			put_number(&row, usage->blocks_returned);
-			put_number(&row, usage->refusals);
 		}
+		put_number(&row, usage->refusals);
 		store_row(result, &row);
 	}
 	return (Datum) 0;
@@ -246,6 +271,14 @@ leader_of(int pid)
 	return leader != NULL && leader->pid != pid ? leader->pid : 0;
 }
 
+/* Whether the user may see all of a session of that role. */
+static bool
+is_visible(Oid userid)
+{
+	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
+		(OidIsValid(userid) && has_privs_of_role(GetUserId(), userid));
+}
+
 /*
  * put_owner
  *		Put the columns that only some may see.
@@ -269,6 +302,21 @@ put_owner(RowBuilder *row, const Process *process, bool visible)
 }
 
 /*
+ * put_explained
+ *		Put outside_bytes and accounted_share: what of the private memory of a
+ *		process is not explained, and the share that is.
+ */
+static void
+put_explained(RowBuilder *row, const ProcMemory *memory, int64 explained, bool has_share)
+{
+	put_number(row, memory->rss_anon < 0 ? -1 : Max(memory->rss_anon - explained, 0));
+	if (memory->rss_anon <= 0 || !has_share)
+		put_null(row);
+	else
+		put(row, NumericGetDatum(int64_div_fast_to_numeric(Min(explained * 10000 / memory->rss_anon, 10000), 4)));
+}
+
+/*
  * store_process
  *		A row of sift_memory_usage_backends.
  *
@@ -279,15 +327,12 @@ static void
 store_process(ReturnSetInfo *result, const Process *process)
 {
 	RowBuilder	row = {0};
-	SiftUsageData account = {.limit_bytes = -1};
+	SiftUsageData account = {.limit_bytes = -1, .free_heap_bytes = -1};
 	ProcMemory	memory = {-1, -1, -1};
 	bool		alive = procfs_memory(process->pid, &memory);
 	bool		has_slot = slots_read(process->pid, &account);
 	bool		accounted = has_slot || process->status != NULL;
-	bool		visible = process->status != NULL &&
-		(has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
-		 (OidIsValid(process->status->st_userid) &&
-		  has_privs_of_role(GetUserId(), process->status->st_userid)));
+	bool		visible = process->status != NULL && is_visible(process->status->st_userid);
 
 	/* the list that it is from may be older than its end */
 	if (!alive && !has_slot)
@@ -298,10 +343,9 @@ store_process(ReturnSetInfo *result, const Process *process)
 	put_owner(&row, process, visible);
 	put_number(&row, account.limit_bytes);
 	put_number(&row, accounted ? account.charged_bytes : -1);
-	for (int kind = SIFT_ROW; kind <= SIFT_IDLE; kind++)
-		put_number(&row, accounted ? account.kinds[kind].bytes : -1);
-	put_null(&row);				/* server_bytes */
-	put_null(&row);				/* shared_bytes */
+	for (int kind = 0; kind < SIFT_NUM_KINDS; kind++)
+		put_number(&row, accounted && kind_is_accounted(kind) ?
+				   account.kinds[kind].bytes : -1);
 	put_number(&row, accounted ? account.peak_bytes : -1);
 	if (accounted && visible)
 	{
@@ -313,14 +357,13 @@ store_process(ReturnSetInfo *result, const Process *process)
 	}
 	else
 		put_null(&row);
-	put_null(&row);				/* waived_bytes */
+	put_number(&row, accounted && server_heap_is_accounted() ? account.waived_bytes : -1);
 	put_number(&row, memory.rss);
 	put_number(&row, memory.rss_anon);
 	put_number(&row, memory.peak_rss);
-	put_null(&row);				/* free_heap_bytes */
-	put_number(&row, memory.rss_anon < 0 ? -1 :
-			   Max(memory.rss_anon - account.charged_bytes, 0));
-	put_null(&row);				/* accounted_share */
+	put_number(&row, account.free_heap_bytes);
+	put_explained(&row, &memory, account.charged_bytes + Max(account.free_heap_bytes, 0),
+				  has_slot && server_heap_is_accounted());
 	store_row(result, &row);
 }
 
@@ -345,6 +388,18 @@ titled_type(int pid)
 	return NULL;
 }
 
+/* Raises 55000 where there is no shared memory of Sift's. */
+static void
+check_preloaded(bool preloaded)
+{
+	if (!preloaded)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("sift must be loaded via \"shared_preload_libraries\""),
+				 errdetail("What is known of other backends is in shared memory, which is made when the server starts."),
+				 errhint("Add \"sift\" to \"shared_preload_libraries\" and restart the server.")));
+}
+
 /*
  * sift_memory_usage_backends
  *		Every process of the server, the postmaster first.
@@ -358,13 +413,7 @@ sift_memory_usage_backends_1_0(PG_FUNCTION_ARGS)
 	ListCell   *cell;
 	int			listed;
 
-	if (!slots_exist())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("sift must be loaded via \"shared_preload_libraries\""),
-				 errdetail("The accounts of other backends are in shared memory, which is made when the server starts."),
-				 errhint("Add \"sift\" to \"shared_preload_libraries\" and restart the server.")));
-
+	check_preloaded(slots_exist());
 	InitMaterializedSRF(fcinfo, 0);
 	if (IsUnderPostmaster)
 	{
@@ -392,6 +441,75 @@ sift_memory_usage_backends_1_0(PG_FUNCTION_ARGS)
 		process.pid = lfirst_int(cell);
 		process.backend_type = titled_type(process.pid);
 		store_process(result, &process);
+	}
+	return (Datum) 0;
+}
+
+/* An array of "name bytes". */
+static void
+put_top_contexts(RowBuilder *row, const RefusalRecord *record)
+{
+	Datum		texts[REFUSAL_TOP_CONTEXTS];
+
+	for (int i = 0; i < record->ntop; i++)
+		texts[i] = CStringGetTextDatum(psprintf("%s %lld", record->top[i].name,
+												(long long) record->top[i].bytes));
+	put(row, PointerGetDatum(construct_array(texts, record->ntop, TEXTOID, -1, false, TYPALIGN_INT)));
+}
+
+/*
+ * store_refusal
+ *		A row of sift_memory_refusals.
+ */
+static void
+store_refusal(ReturnSetInfo *result, const RefusalRecord *record)
+{
+	RowBuilder	row = {0};
+	bool		visible = is_visible(record->userid);
+
+	if (visible)
+		put(&row, TimestampTzGetDatum(record->at));
+	else
+		put_null(&row);
+	put_pid(&row, record->pid);
+	put_text(&row, visible && OidIsValid(record->userid) ?
+			 GetUserNameFromId(record->userid, true) : NULL);
+	put_text(&row, visible && OidIsValid(record->dbid) ?
+			 get_database_name(record->dbid) : NULL);
+	if (visible && record->queryid != 0)
+		put(&row, Int64GetDatum(record->queryid));
+	else
+		put_null(&row);
+	put_text(&row, visible && record->context_name[0] != '\0' ? record->context_name : NULL);
+	put_text(&row, visible ? kind_names[record->kind] : NULL);
+	put_number(&row, record->requested_bytes);
+	put_number(&row, record->charged_bytes);
+	put_number(&row, record->limit_bytes);
+	if (visible)
+		put_top_contexts(&row, record);
+	else
+		put_null(&row);
+	store_row(result, &row);
+}
+
+/*
+ * sift_memory_refusals
+ *		The last refusals of the whole server, the oldest first.
+ */
+Datum
+sift_memory_refusals_1_0(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	RefusalRecord record;
+	int64		newest;
+
+	check_preloaded(refusal_ring_exists());
+	InitMaterializedSRF(fcinfo, 0);
+	newest = refusal_ring_newest();
+	for (int64 number = Max(newest - REFUSAL_RING_SIZE, 0) + 1; number <= newest; number++)
+	{
+		if (refusal_ring_read(number, &record))
+			store_refusal(result, &record);
 	}
 	return (Datum) 0;
 }

@@ -1,0 +1,166 @@
+/*-------------------------------------------------------------------------
+ *
+ * refuse.c
+ *	  Whether a request of the server program may be refused.
+ *
+ * A request that is refused becomes an ERROR, at any place that allocates.
+ * Most can take that, some cannot: a critical section turns it into a PANIC, a
+ * commit that has gone half way loses its locks, a handler that copies an
+ * error is refused again until the stack of errors is full.  So a request is
+ * refused only where a query could be cancelled, with two exceptions, for
+ * memory that would be large: the text of an error, and a message that is
+ * read from the client.
+ *
+ * Nothing here allocates.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "compat.h"
+#include "refuse.h"
+#include "replication/walsender.h"
+#include "statement.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+
+/* Requests up to this are let through within the float. */
+#define SMALL_REQUEST			((Size) 64 * 1024)
+
+/*
+ * The last part of the float is for the smallest blocks of a context: from 17
+ * on the server's settings are kept in one and do not cope without.
+ */
+#define SMALLEST_BLOCK			((Size) 8 * 1024)
+#define LAST_OF_FLOAT			((int64) 256 * 1024)
+
+/* What may be refused although an error is in flight, once. */
+#define LARGE_FOR_AN_ERROR		((Size) 1024 * 1024)
+
+static Size empty_error_context;	/* bytes that ErrorContext has in use */
+static bool refused_in_error = false;	/* since it was empty last */
+
+/* Bytes of ErrorContext that are in use. */
+static Size
+error_context_bytes(void)
+{
+	MemoryContextCounters counters = {0};
+
+	ErrorContext->methods->stats(ErrorContext, NULL, NULL, &counters, true);
+	return counters.totalspace - counters.freespace;
+}
+
+/*
+ * refuse_start
+ *		See what ErrorContext holds while there is no error.
+ */
+void
+refuse_start(void)
+{
+	empty_error_context = error_context_bytes();
+}
+
+/*
+ * refuse_within_float
+ *		Whether a request that does not fit passes as a small one.
+ */
+bool
+refuse_within_float(Size bytes)
+{
+	int64		ceiling = statement_ceiling();
+
+	if (bytes > SMALL_REQUEST)
+		return false;
+	if (bytes > SMALLEST_BLOCK)
+		ceiling -= LAST_OF_FLOAT;
+	return ledger_held() + (int64) bytes <= ceiling;
+}
+
+static void
+count_lwlock(LWLock *lock, LWLockMode mode, void *count)
+{
+	(*(uint32 *) count)++;
+}
+
+/*
+ * interrupts_held_off
+ *		Whether something other than LWLocks holds off interrupts.
+ *
+ * Each lock holds them off once, and an ERROR releases locks.
+ */
+static bool
+interrupts_held_off(void)
+{
+	uint32		locks = 0;
+
+	if (InterruptHoldoffCount == 0)
+		return false;
+	ForEachLWLockHeldByMe(count_lwlock, &locks);
+	return InterruptHoldoffCount > locks;
+}
+
+/*
+ * survives_error
+ *		Whether an error in flight can be followed by this one.
+ *
+ * Each refusal deepens the stack of errors, which may have five; so only one
+ * that is large is refused, and no other before the error is dealt with.
+ */
+static bool
+survives_error(Size bytes)
+{
+	if (error_context_bytes() <= empty_error_context)
+	{
+		refused_in_error = false;
+		return true;
+	}
+	if (bytes <= LARGE_FOR_AN_ERROR || refused_in_error)
+		return false;
+	refused_in_error = true;
+	return true;
+}
+
+/*
+ * reads_message
+ *		Whether the request is for the body of a message from the client.
+ *
+ * Cancelling is held off then, since a message must be read to its end; an
+ * error for want of memory discards the rest of it.
+ */
+static bool
+reads_message(Size bytes)
+{
+	return bytes > SMALL_REQUEST && pq_is_reading_msg() &&
+		(IsTransactionState() || CurrentMemoryContext == MessageContext);
+}
+
+/* Whether this process serves a client, as its backend or a worker of it. */
+static bool
+serves_client(void)
+{
+	return IsUnderPostmaster &&
+		(IsParallelWorker() ? !InitializingParallelWorker :
+		 MyBackendType == B_BACKEND && !am_walsender);
+}
+
+/*
+ * refuse_is_safe
+ *		Whether an ERROR does no harm here and now.
+ *
+ * bytes: what is asked for.  A yes is taken for a refusal: see
+ * survives_error().
+ */
+bool
+refuse_is_safe(Size bytes)
+{
+	if (!serves_client() || !IsNormalProcessingMode() ||
+		CritSectionCount > 0 || interrupts_held_off() ||
+		PG_exception_stack == NULL || ExitOnAnyError || proc_exit_inprogress)
+		return false;
+	if (!reads_message(bytes) &&
+		(!IsTransactionState() || QueryCancelHoldoffCount > 0))
+		return false;
+	return survives_error(bytes);
+}

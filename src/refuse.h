@@ -1,0 +1,15 @@
+/*-------------------------------------------------------------------------
+ *
+ * refuse.h
+ *	  Whether a request of the server program may be refused.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SIFT_REFUSE_H
+#define SIFT_REFUSE_H
+
+extern void refuse_start(void);
+extern bool refuse_within_float(Size bytes);
+extern bool refuse_is_safe(Size bytes);
+
+#endif							/* SIFT_REFUSE_H */

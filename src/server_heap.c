@@ -1,0 +1,356 @@
+/*-------------------------------------------------------------------------
+ *
+ * server_heap.c
+ *	  What the server program takes by malloc.
+ *
+ * PostgreSQL's own memory contexts, and all else in the server program, call
+ * malloc, realloc, free and the like of the C library.  These calls are
+ * redirected to functions that charge and release what they are given, as
+ * kind "server", and call on.  A request of a memory context that does not fit
+ * is refused where that does no harm; all others are let through and counted.
+ *
+ * Charged is what malloc_usable_size() says, and the word that the C library
+ * keeps before each piece.
+ *
+ * What this cannot see: memory that libraries take by themselves, extensions'
+ * own calls of malloc included, and what the C library takes within a call
+ * and gives back itself.  What a library has taken and the server frees makes
+ * the count fall below the truth; it never falls below zero, and is set right
+ * when it is above what the C library says is in use.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <dlfcn.h>
+#include <malloc.h>
+#include <unistd.h>
+
+#include "call_sites.h"
+#include "compat.h"
+#include "got.h"
+#include "ledger.h"
+#include "refuse.h"
+#include "report.h"
+#include "server_heap.h"
+
+/* The C library's own figures; its older call for them overflows. */
+#ifdef __GLIBC__
+#include <gnu/libc-version.h>
+#if __GLIBC_PREREQ(2, 33)
+#define HAVE_MALLINFO2			1
+#endif
+#endif
+
+static void *(*real_malloc) (size_t size);
+static void *(*real_calloc) (size_t count, size_t size);
+static void *(*real_realloc) (void *pointer, size_t size);
+static void (*real_free) (void *pointer);
+static char *(*real_strdup) (const char *string);
+static char *(*real_strndup) (const char *string, size_t size);
+static int	(*real_posix_memalign) (void **pointer, size_t alignment, size_t size);
+static void *(*real_aligned_alloc) (size_t alignment, size_t size);
+static char *(*real_realpath) (const char *path, char *resolved);
+static char *(*real_realpath_chk) (const char *path, char *resolved, size_t size);
+
+static bool accounted = false;	/* calls are redirected */
+static bool is_glibc = false;	/* they lead on to the C library itself */
+
+/* Bytes that a piece of memory is charged with. */
+static inline Size
+piece_size(void *pointer)
+{
+	return malloc_usable_size(pointer) + sizeof(size_t);
+}
+
+/*
+ * over_limit
+ *		A request does not fit; whether it is refused.
+ *
+ * growth: bytes more than before
+ * requested: bytes asked for
+ * site: where the call returns to
+ */
+static pg_noinline bool
+over_limit(Size growth, Size requested, const void *site)
+{
+	ledger_make_room(growth, true, IDLE_BLOCKS);
+	if (ledger_fits(growth))
+		return false;
+	if (!call_site_is_context(site) || refuse_within_float(growth) ||
+		!refuse_is_safe(growth))
+	{
+		ledger_waive(growth);
+		return false;
+	}
+	ledger_make_room(growth, true, ALL_RECLAIMERS);
+	if (ledger_fits(growth))
+		return false;
+	/* a block that is tried again at half the size is not refused yet */
+	if (!call_site_tries_smaller(site, requested))
+	{
+		ledger_refuse(SIFT_SERVER, REFUSED_BY_LIMIT);
+		report_refusal(NULL, requested, ERROR_OR_NULL);
+	}
+	errno = ENOMEM;
+	return true;
+}
+
+/* Charge a piece that was given out; NULL is none. */
+static inline void *
+charge(void *pointer)
+{
+	if (likely(pointer != NULL))
+		ledger_take(SIFT_SERVER, piece_size(pointer));
+	return pointer;
+}
+
+/* What was taken elsewhere may be freed here: never below zero. */
+static inline void
+release(Size bytes)
+{
+	ledger_release(SIFT_SERVER, Min(bytes, ledger_bytes(SIFT_SERVER)));
+}
+
+/* ----------------------------------------------------------------
+ *		What is called in place of the C library's functions
+ * ----------------------------------------------------------------
+ */
+
+static void *
+accounted_malloc(size_t size)
+{
+	if (unlikely(!ledger_fits(size)) &&
+		over_limit(size, size, __builtin_return_address(0)))
+		return NULL;
+	return charge(real_malloc(size));
+}
+
+static void *
+accounted_realloc(void *pointer, size_t size)
+{
+	Size		before = pointer != NULL ? piece_size(pointer) : 0;
+
+	if (size > before && unlikely(!ledger_fits(size - before)) &&
+		over_limit(size - before, size, __builtin_return_address(0)))
+		return NULL;
+	pointer = real_realloc(pointer, size);
+	if (likely(pointer != NULL) || size == 0)
+		release(before);
+	return charge(pointer);
+}
+
+static void
+accounted_free(void *pointer)
+{
+	if (likely(pointer != NULL))
+		release(piece_size(pointer));
+	real_free(pointer);
+}
+
+/* The following are never refused, since no memory context calls them. */
+
+/* Charge what was taken without being asked about. */
+static inline void *
+charge_unasked(void *pointer)
+{
+	charge(pointer);
+	if (unlikely(!ledger_fits(0)) && pointer != NULL)
+		ledger_waive(piece_size(pointer));
+	return pointer;
+}
+
+static void *
+accounted_calloc(size_t count, size_t size)
+{
+	return charge_unasked(real_calloc(count, size));
+}
+
+static char *
+accounted_strdup(const char *string)
+{
+	return charge_unasked(real_strdup(string));
+}
+
+static char *
+accounted_strndup(const char *string, size_t size)
+{
+	return charge_unasked(real_strndup(string, size));
+}
+
+static int
+accounted_posix_memalign(void **pointer, size_t alignment, size_t size)
+{
+	int			result = real_posix_memalign(pointer, alignment, size);
+
+	if (result == 0)
+		charge_unasked(*pointer);
+	return result;
+}
+
+static void *
+accounted_aligned_alloc(size_t alignment, size_t size)
+{
+	return charge_unasked(real_aligned_alloc(alignment, size));
+}
+
+/* Allocates only when it is given no buffer. */
+static char *
+accounted_realpath(const char *path, char *resolved)
+{
+	char	   *result = real_realpath(path, resolved);
+
+	return resolved == NULL ? charge_unasked(result) : result;
+}
+
+static char *
+accounted_realpath_chk(const char *path, char *resolved, size_t size)
+{
+	char	   *result = real_realpath_chk(path, resolved, size);
+
+	return resolved == NULL ? charge_unasked(result) : result;
+}
+
+static const GotRedirection redirections[] = {
+	{"malloc", accounted_malloc, (void **) &real_malloc},
+	{"realloc", accounted_realloc, (void **) &real_realloc},
+	{"free", accounted_free, (void **) &real_free},
+	{"calloc", accounted_calloc, (void **) &real_calloc},
+	{"strdup", accounted_strdup, (void **) &real_strdup},
+	{"strndup", accounted_strndup, (void **) &real_strndup},
+	{"posix_memalign", accounted_posix_memalign, (void **) &real_posix_memalign},
+	{"aligned_alloc", accounted_aligned_alloc, (void **) &real_aligned_alloc},
+	{"realpath", accounted_realpath, (void **) &real_realpath},
+	{"__realpath_chk", accounted_realpath_chk, (void **) &real_realpath_chk}
+};
+
+/* ----------------------------------------------------------------
+ *		The C library's own figures
+ * ----------------------------------------------------------------
+ */
+
+/* The object, program or library, that an address belongs to; NULL for none. */
+static const void *
+object_of(const void *address)
+{
+	Dl_info		info;
+
+	return dladdr(address, &info) != 0 ? info.dli_fbase : NULL;
+}
+
+/*
+ * find_allocator
+ *		See where malloc and the others lead to: they must be of one object,
+ *		and malloc_usable_size() with them.
+ *
+ * Returns NULL, or why the heap cannot be accounted.
+ */
+static const char *
+find_allocator(void)
+{
+	const void *object = object_of(malloc_usable_size);
+
+	if (real_malloc == NULL || real_realloc == NULL || real_free == NULL)
+		return "the server program does not import malloc, realloc and free";
+	if (object == NULL || object_of(real_malloc) != object ||
+		object_of(real_realloc) != object || object_of(real_free) != object)
+		return "malloc, realloc, free and malloc_usable_size are not of the same library";
+#ifdef __GLIBC__
+	is_glibc = object_of(gnu_get_libc_version) == object;
+#endif
+	return NULL;
+}
+
+/*
+ * bytes_in_use
+ *		What has been taken so far, to begin with.
+ */
+static Size
+bytes_in_use(void)
+{
+#ifdef HAVE_MALLINFO2
+	if (is_glibc)
+	{
+		struct mallinfo2 info = mallinfo2();
+
+		return info.uordblks + info.hblkhd;
+	}
+#endif
+	return MemoryContextMemAllocated(TopMemoryContext, true);
+}
+
+/*
+ * server_heap_publish
+ *		Publish the free memory that the C library keeps.
+ *
+ * To be called at the end of a transaction.  mallinfo2() looks at every free
+ * piece, so it is called only after the heap has changed by much: the more
+ * free pieces there were last, the more it must have changed.
+ */
+void
+server_heap_publish(void)
+{
+#ifdef HAVE_MALLINFO2
+	static const void *last_end = NULL;
+	static int64 last_bytes = 0;
+	static int64 least_change = 0;
+	int64		bytes = ledger_bytes(SIFT_SERVER);
+	struct mallinfo2 info;
+
+	if (!is_glibc ||
+		(sbrk(0) == last_end && Abs(bytes - last_bytes) < least_change))
+		return;
+	info = mallinfo2();
+	last_end = sbrk(0);
+	my_account->free_heap_bytes = info.fordblks;
+	if (bytes > (int64) (info.uordblks + info.hblkhd))
+		release(bytes - (info.uordblks + info.hblkhd));
+	last_bytes = ledger_bytes(SIFT_SERVER);
+	least_change = Max(256 * 1024, (int64) info.ordblks * 64);
+#endif
+}
+
+/* Whether the kind "server" is accounted. */
+bool
+server_heap_is_accounted(void)
+{
+	return accounted;
+}
+
+/*
+ * server_heap_start
+ *		Begin to account for what the server program takes.
+ *
+ * Returns false, with everything as before and a line in the log that says
+ * why, when that cannot be done.  Once a process, or in the postmaster for all
+ * processes.  Raises 53200.
+ */
+bool
+server_heap_start(void)
+{
+	const char *why;
+
+	if (accounted)
+		return true;
+	why = call_sites_learn();
+	if (why == NULL)
+		why = got_redirect(redirections, lengthof(redirections));
+	if (why == NULL)
+	{
+		why = find_allocator();
+		if (why != NULL)
+			got_restore();
+	}
+	if (why != NULL)
+	{
+		ereport(LOG,
+				(errmsg("sift cannot account for what the server program takes by malloc"),
+				 errdetail("%s.", why)));
+		return false;
+	}
+	refuse_start();
+	ledger_take(SIFT_SERVER, bytes_in_use());
+	accounted = true;
+	server_heap_publish();
+	return true;
+}

@@ -1,0 +1,15 @@
+/*-------------------------------------------------------------------------
+ *
+ * server_heap.h
+ *	  What the server program takes by malloc.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SIFT_SERVER_HEAP_H
+#define SIFT_SERVER_HEAP_H
+
+extern bool server_heap_start(void);
+extern bool server_heap_is_accounted(void);
+extern void server_heap_publish(void);
+
+#endif							/* SIFT_SERVER_HEAP_H */

@@ -1,0 +1,214 @@
+/*-------------------------------------------------------------------------
+ *
+ * statement.c
+ *	  What a session may keep from one statement to the next.
+ *
+ * With more held than the limit allows nothing could be done any more, not
+ * even to raise the limit.  So in each top-level statement small requests may
+ * pass the limit, or what was held when the statement began, by a float.  A
+ * session could then grow by a float with each statement.  What it keeps is
+ * bounded by its base: when a statement begins and the session held more than
+ * its base and a float, and cannot give it back, the statement is refused,
+ * unless it is one that gives memory back or asks for nothing.
+ *
+ * The base of a limit is what the session may keep under it: the limit, or
+ * what was held when the limit was set below that; it falls with what is
+ * held.  Each limit has its own, so that setting one never moves the other's.
+ *
+ * A top-level statement is known by its start time, of which PostgreSQL sets
+ * one for each message of the client.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "compat.h"
+#include "nodes/parsenodes.h"
+#include "refusal_ring.h"
+#include "replication/walsender.h"
+#include "report.h"
+#include "statement.h"
+#include "utils/inval.h"
+
+static int64 bases[NUM_LIMITS] = {-1, -1};	/* bytes; of limits that are set */
+static bool session_began = false;	/* a statement has begun */
+
+/* The top-level statement that is being executed. */
+static TimestampTz started = 0;
+static int64 held_at_start = 0; /* bytes */
+static bool passed = false;		/* it was checked, and goes through */
+
+/* Caches were dropped, and the session has not been below its base since. */
+static bool caches_dropped = false;
+
+/* The base falls with what is held, never below the limit. */
+static void
+lower_base(LedgerLimit which)
+{
+	bases[which] = Max(ledger_limit_of(which), Min(bases[which], ledger_held()));
+}
+
+/*
+ * statement_limit_changed
+ *		A limit was set: find its base.
+ */
+void
+statement_limit_changed(LedgerLimit which)
+{
+	if (ledger_limit_of(which) < 0)
+		bases[which] = -1;
+	else
+	{
+		if (bases[which] < 0)
+			bases[which] = PG_INT64_MAX;
+		lower_base(which);
+	}
+}
+
+/*
+ * notice_statement
+ *		See whether a new top-level statement has begun.
+ *
+ * What a session needed to come up is part of the base of a limit that it
+ * came up with.
+ */
+static void
+notice_statement(void)
+{
+	if (started == GetCurrentStatementStartTimestamp())
+		return;
+	started = GetCurrentStatementStartTimestamp();
+	held_at_start = ledger_held();
+	passed = false;
+	for (LedgerLimit which = 0; which < NUM_LIMITS; which++)
+	{
+		if (ledger_limit_of(which) < 0)
+			continue;
+		if (!session_began)
+			bases[which] = Max(bases[which], held_at_start);
+		lower_base(which);
+	}
+	session_began = true;
+}
+
+/*
+ * statement_ceiling
+ *		The bytes up to which small requests are let through.
+ */
+int64
+statement_ceiling(void)
+{
+	notice_statement();
+	return Max(ledger_limit(), held_at_start) + STATEMENT_FLOAT;
+}
+
+/* Whether the session keeps more than it may. */
+static bool
+keeps_too_much(void)
+{
+	for (LedgerLimit which = 0; which < NUM_LIMITS; which++)
+	{
+		if (ledger_limit_of(which) >= 0 && held_at_start > bases[which] + STATEMENT_FLOAT)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * gives_back
+ *		Whether a utility statement gives memory back or asks for nothing.
+ */
+static bool
+gives_back(Node *utility)
+{
+	if (utility == NULL)
+		return false;
+	switch (nodeTag(utility))
+	{
+		case T_VariableSetStmt:
+		case T_VariableShowStmt:
+		case T_DiscardStmt:
+		case T_DeallocateStmt:
+		case T_ClosePortalStmt:
+		case T_UnlistenStmt:
+			return true;
+		case T_TransactionStmt:
+			switch (((TransactionStmt *) utility)->kind)
+			{
+				case TRANS_STMT_BEGIN:
+				case TRANS_STMT_START:
+				case TRANS_STMT_COMMIT:
+				case TRANS_STMT_ROLLBACK:
+				case TRANS_STMT_ROLLBACK_TO:
+				case TRANS_STMT_RELEASE:
+					return true;
+				default:
+					return false;
+			}
+		default:
+			return false;
+	}
+}
+
+/*
+ * give_back
+ *		Give back what the session can do without.
+ *
+ * The caches only once, until the session has been below: they are filled
+ * again by each statement, which takes longer than the statement.
+ * InvalidateSystemCaches() marks all cached plans too.
+ */
+static void
+give_back(void)
+{
+	ledger_make_room(held_at_start, true, IDLE_BLOCKS);
+	if (!caches_dropped)
+	{
+		caches_dropped = true;
+		InvalidateSystemCaches();
+	}
+	held_at_start = Min(held_at_start, ledger_held());
+}
+
+/* Turn down the statement that is about to begin. */
+static void
+refuse_statement(void)
+{
+	ledger_refuse(SIFT_SERVER, REFUSED_BY_LIMIT);
+	refusal_ring_add(SIFT_SERVER, 0, NULL);
+	ereport(ERROR,
+			(errcode(ERRCODE_OUT_OF_MEMORY),
+			 errmsg("out of memory"),
+			 errdetail("This session kept %lld kB when the statement began.",
+					   (long long) held_at_start / 1024),
+			 report_limit_hint("SET, RESET, SHOW, ROLLBACK, COMMIT, DISCARD, DEALLOCATE, CLOSE and UNLISTEN work.")));
+}
+
+/*
+ * statement_check
+ *		A statement begins: refuse it when the session keeps too much.
+ *
+ * utility: the statement, NULL for one that is planned
+ * nested: it is part of another statement, which was checked
+ *
+ * Once a top-level statement.  Raises 53200.
+ */
+void
+statement_check(Node *utility, bool nested)
+{
+	if (nested || MyBackendType != B_BACKEND || am_walsender)
+		return;
+	notice_statement();
+	if (passed || gives_back(utility))
+		return;
+	if (keeps_too_much())
+	{
+		give_back();
+		if (keeps_too_much())
+			refuse_statement();
+	}
+	else
+		caches_dropped = false;
+	passed = true;
+}
