@@ -14,7 +14,8 @@ SELECT extversion = (SELECT default_version FROM pg_available_extensions WHERE n
 FROM pg_extension WHERE extname = 'sift';
 
 -- a kind a row; nothing is held by a session that has no Sift context
-SELECT * FROM "Sift's own".sift_memory_usage;
+SELECT * FROM "Sift's own".sift_memory_usage WHERE kind <> 'server';
+SELECT bytes > 0 AS held, peak_bytes >= bytes AS peak, blocks, refusals FROM "Sift's own".sift_memory_usage WHERE kind = 'server';
 SELECT * FROM "Sift's own".sift_memory_usage_contexts;
 SELECT "Sift's own".sift_trim();
 SELECT "Sift's own".sift_reset_peak();

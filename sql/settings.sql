@@ -4,7 +4,7 @@ CREATE EXTENSION sift;
 LOAD 'sift';
 
 SELECT name, setting, unit, context, vartype, min_val
-FROM pg_settings WHERE name LIKE 'sift.%' ORDER BY name COLLATE "C";
+FROM pg_settings WHERE name LIKE 'sift.%limit' ORDER BY name COLLATE "C";
 
 SET sift.memory_limit = '256MB';
 SHOW sift.memory_limit;

@@ -41,6 +41,7 @@ Refusal		ledger_last_refusal;
 static Reclaimer *reclaimers = NULL;
 static bool reclaiming = false; /* no reclaimer is asked from within another */
 static int64 refuse_countdown = 0;	/* charges until the one refused for a test */
+static bool counting_down = false;	/* a test has them counted */
 static int64 limits[NUM_LIMITS] = {-1, -1}; /* bytes */
 
 /*
@@ -170,6 +171,27 @@ ledger_make_room(Size wanted, bool by_limit, Reclaimers whom)
 }
 
 /*
+ * ledger_is_counting_down
+ *		Whether a test has charges counted.  Nothing that the server program
+ *		takes is refused then but by ledger_count_down().
+ */
+bool
+ledger_is_counting_down(void)
+{
+	return counting_down;
+}
+
+/*
+ * ledger_count_down
+ *		Count a charge; whether it is the one to be refused.
+ */
+bool
+ledger_count_down(void)
+{
+	return refuse_countdown > 0 && --refuse_countdown == 0;
+}
+
+/*
  * ledger_charge
  *		Charge a block of a kind, and what comes along with it as idle.
  *
@@ -188,7 +210,7 @@ ledger_charge(SiftKind kind, Size bytes, Size spare)
 	if (unlikely(!slots_attached))
 		slots_attach();
 	account = my_account;
-	if (unlikely(refuse_countdown > 0) && --refuse_countdown == 0)
+	if (unlikely(counting_down) && ledger_count_down())
 	{
 		ledger_refuse(kind, REFUSED_BY_TEST);
 		return false;
@@ -296,4 +318,5 @@ void
 ledger_refuse_charge(int64 n)
 {
 	refuse_countdown = n;
+	counting_down = n > 0;
 }

@@ -61,6 +61,8 @@ extern void ledger_add_reclaimer(const char *name, int cost,
 								 SiftReclaimer callback, void *arg);
 extern void ledger_reset_peak(void);
 extern void ledger_refuse_charge(int64 n);
+extern bool ledger_is_counting_down(void);
+extern bool ledger_count_down(void);
 
 /* Bytes that are held of a kind. */
 static inline Size

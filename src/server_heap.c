@@ -56,11 +56,121 @@ static char *(*real_realpath_chk) (const char *path, char *resolved, size_t size
 static bool accounted = false;	/* calls are redirected */
 static bool is_glibc = false;	/* they lead on to the C library itself */
 
+/* Pieces whose coming and going is worth a look at the heap. */
+#define LARGE_PIECE				((Size) 128 * 1024)
+
 /* Bytes that a piece of memory is charged with. */
 static inline Size
 piece_size(void *pointer)
 {
 	return malloc_usable_size(pointer) + sizeof(size_t);
+}
+
+/* ----------------------------------------------------------------
+ *		Free memory that the C library keeps
+ * ----------------------------------------------------------------
+ */
+
+#ifdef HAVE_MALLINFO2
+
+static const void *heap_end = NULL; /* when it was looked at last */
+static int64 bytes_then = 0;
+static int64 free_pieces_then = 0;
+
+/*
+ * look_at_heap
+ *		Publish the free memory, and set the count right if it is too high.
+ *
+ * mallinfo2() looks at every free piece, which can take milliseconds: see
+ * heap_has_changed().
+ */
+static pg_noinline void
+look_at_heap(void)
+{
+	struct mallinfo2 info = mallinfo2();
+	int64		in_use = info.uordblks + info.hblkhd;
+
+	my_account->free_heap_bytes = info.fordblks;
+	if ((int64) ledger_bytes(SIFT_SERVER) > in_use)
+		ledger_release(SIFT_SERVER, ledger_bytes(SIFT_SERVER) - in_use);
+	heap_end = sbrk(0);
+	bytes_then = ledger_bytes(SIFT_SERVER);
+	free_pieces_then = info.ordblks;
+}
+
+/*
+ * heap_has_changed
+ *		Whether so much has changed since the last look that it is worth one.
+ *
+ * least: bytes
+ * each: and bytes for each free piece that there was then
+ */
+static inline bool
+heap_has_changed(int64 least, int64 each)
+{
+	int64		change = (int64) ledger_bytes(SIFT_SERVER) - bytes_then;
+
+	return Abs(change) >= Max(least, free_pieces_then * each);
+}
+
+#endif
+
+/*
+ * server_heap_publish
+ *		Publish the free memory; to be called at the end of a transaction.
+ */
+void
+server_heap_publish(void)
+{
+#ifdef HAVE_MALLINFO2
+	if (is_glibc && (sbrk(0) != heap_end || heap_has_changed(256 * 1024, 64)))
+		look_at_heap();
+#endif
+}
+
+/*
+ * within_statement
+ *		The same after a piece of that many bytes was taken or freed.
+ */
+static inline void
+within_statement(Size bytes)
+{
+#ifdef HAVE_MALLINFO2
+	if (unlikely(bytes >= LARGE_PIECE) && is_glibc &&
+		heap_has_changed(4 * 1024 * 1024, 1024))
+		look_at_heap();
+#endif
+}
+
+/* ----------------------------------------------------------------
+ *		Requests that do not fit
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * may_pass
+ *		Whether a request that does not fit is let through.
+ */
+static bool
+may_pass(Size growth, const void *site)
+{
+	if (!call_site_is_context(site) || refuse_within_float(growth) ||
+		!refuse_is_safe(growth))
+		return true;
+	ledger_make_room(growth, true, ALL_RECLAIMERS);
+	return ledger_fits(growth);
+}
+
+/*
+ * may_pass_test
+ *		The same while a test has requests counted, of those that might be
+ *		refused one is.
+ */
+static bool
+may_pass_test(Size growth, Size requested, const void *site)
+{
+	return !call_site_is_context(site) || call_site_tries_smaller(site, requested) ||
+		!refuse_is_safe(growth) || !ledger_count_down();
 }
 
 /*
@@ -70,26 +180,27 @@ piece_size(void *pointer)
  * growth: bytes more than before
  * requested: bytes asked for
  * site: where the call returns to
+ *
+ * A block that the caller tries again at half the size is not counted as
+ * refused, the last one is.
  */
 static pg_noinline bool
 over_limit(Size growth, Size requested, const void *site)
 {
+	bool		test = ledger_is_counting_down();
+
 	ledger_make_room(growth, true, IDLE_BLOCKS);
 	if (ledger_fits(growth))
 		return false;
-	if (!call_site_is_context(site) || refuse_within_float(growth) ||
-		!refuse_is_safe(growth))
+	if (test ? may_pass_test(growth, requested, site) : may_pass(growth, site))
 	{
-		ledger_waive(growth);
+		if (!ledger_fits(growth))
+			ledger_waive(growth);
 		return false;
 	}
-	ledger_make_room(growth, true, ALL_RECLAIMERS);
-	if (ledger_fits(growth))
-		return false;
-	/* a block that is tried again at half the size is not refused yet */
 	if (!call_site_tries_smaller(site, requested))
 	{
-		ledger_refuse(SIFT_SERVER, REFUSED_BY_LIMIT);
+		ledger_refuse(SIFT_SERVER, test ? REFUSED_BY_TEST : REFUSED_BY_LIMIT);
 		report_refusal(NULL, requested, ERROR_OR_NULL);
 	}
 	errno = ENOMEM;
@@ -101,7 +212,12 @@ static inline void *
 charge(void *pointer)
 {
 	if (likely(pointer != NULL))
-		ledger_take(SIFT_SERVER, piece_size(pointer));
+	{
+		Size		bytes = piece_size(pointer);
+
+		ledger_take(SIFT_SERVER, bytes);
+		within_statement(bytes);
+	}
 	return pointer;
 }
 
@@ -144,8 +260,13 @@ static void
 accounted_free(void *pointer)
 {
 	if (likely(pointer != NULL))
-		release(piece_size(pointer));
-	real_free(pointer);
+	{
+		Size		bytes = piece_size(pointer);
+
+		release(bytes);
+		real_free(pointer);
+		within_statement(bytes);
+	}
 }
 
 /* The following are never refused, since no memory context calls them. */
@@ -277,37 +398,6 @@ bytes_in_use(void)
 	}
 #endif
 	return MemoryContextMemAllocated(TopMemoryContext, true);
-}
-
-/*
- * server_heap_publish
- *		Publish the free memory that the C library keeps.
- *
- * To be called at the end of a transaction.  mallinfo2() looks at every free
- * piece, so it is called only after the heap has changed by much: the more
- * free pieces there were last, the more it must have changed.
- */
-void
-server_heap_publish(void)
-{
-#ifdef HAVE_MALLINFO2
-	static const void *last_end = NULL;
-	static int64 last_bytes = 0;
-	static int64 least_change = 0;
-	int64		bytes = ledger_bytes(SIFT_SERVER);
-	struct mallinfo2 info;
-
-	if (!is_glibc ||
-		(sbrk(0) == last_end && Abs(bytes - last_bytes) < least_change))
-		return;
-	info = mallinfo2();
-	last_end = sbrk(0);
-	my_account->free_heap_bytes = info.fordblks;
-	if (bytes > (int64) (info.uordblks + info.hblkhd))
-		release(bytes - (info.uordblks + info.hblkhd));
-	last_bytes = ledger_bytes(SIFT_SERVER);
-	least_change = Max(256 * 1024, (int64) info.ordblks * 64);
-#endif
 }
 
 /* Whether the kind "server" is accounted. */

@@ -105,6 +105,17 @@ start_server() {
 	export PGHOST=$work PGPORT=5432 PGUSER=postgres PGDATABASE=postgres
 }
 
+# restart_server SETTING...: with other settings.
+restart_server() {
+	local setting
+
+	for setting in "$@"; do
+		say "$setting" | as_user tee -a "$work/server/postgresql.conf" >/dev/null
+	done
+	as_user "$bindir/pg_ctl" -s -w -D "$work/server" -l "$work/server.log" restart ||
+		{ cat "$work/server.log"; die "the server did not start again"; }
+}
+
 clean_up() {
 	local data
 

@@ -36,6 +36,11 @@ CREATE FUNCTION sift_test_churn(contexts int4, rounds int4,
     OUT round int4, OUT charged_bytes int8, OUT rss_bytes int8) RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 
+-- What this backend has charged as kind "server", less what the C library says
+-- is in use.
+CREATE FUNCTION sift_test_heap_difference() RETURNS int8
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
 -- Keep the rows of any query in a row context of that name; the rows kept.
 CREATE FUNCTION sift_test_keep(name text, query text) RETURNS int8
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT;

@@ -31,24 +31,24 @@ $node->reload;
 is($node->safe_psql('postgres', 'SET ROLE somebody; SHOW sift.memory_limit'),
 	'-1', 'session_preload_libraries: the settings are there');
 $node->safe_psql('postgres', q{ALTER ROLE somebody SET sift.memory_limit = '2MB'; ALTER ROLE somebody LOGIN;
-	ALTER DATABASE postgres SET sift.max_memory_limit = '5MB'});
+	ALTER DATABASE postgres SET sift.max_memory_limit = '15MB'});
 is($node->safe_psql('postgres', 'SHOW sift.memory_limit', extra_params => [ '-U', 'somebody' ]),
 	'2MB', 'a limit for a role');
 is($node->safe_psql('postgres', 'SHOW sift.max_memory_limit', extra_params => [ '-U', 'somebody' ]),
-	'5MB', 'a limit for a database, by a superuser');
+	'15MB', 'a limit for a database, by a superuser');
 ($ret, $stdout, $stderr) = $node->psql('postgres',
 	"\\set VERBOSITY sqlstate\nALTER ROLE somebody SET sift.max_memory_limit = '1GB'",
 	extra_params => [ '-U', 'somebody' ]);
 like($stderr, qr/42501/, 'a user cannot set what only superusers may');
 
 # Preloaded: limits from postgresql.conf, changed by a reload
-$node->append_conf('postgresql.conf', "shared_preload_libraries = 'sift, sift_test'\nsift.memory_limit = '7MB'");
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'sift, sift_test'\nsift.memory_limit = '17MB'");
 my $log_offset = -s $node->logfile;
 $node->restart;
 like(slurp_file($node->logfile, $log_offset), qr/sift_test: no context in the postmaster/,
 	'the postmaster refuses to make a context');
 my $session = $node->background_psql('postgres', on_error_stop => 0);
-is($session->query_safe('SHOW sift.memory_limit'), '7MB', 'preloaded: a limit from postgresql.conf');
+is($session->query_safe('SHOW sift.memory_limit'), '17MB', 'preloaded: a limit from postgresql.conf');
 is($session->query_safe("SELECT sift_test_keep('rows', $rows)"), '100000', 'which has room for the rows');
 $node->append_conf('postgresql.conf', "sift.memory_limit = '1MB'");
 $node->reload;
