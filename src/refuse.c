@@ -41,6 +41,7 @@
 
 static Size empty_error_context;	/* bytes that ErrorContext has in use */
 static bool refused_in_error = false;	/* since it was empty last */
+static bool paused = false;		/* see refuse_pause() */
 
 /* Bytes of ErrorContext that are in use. */
 static Size
@@ -64,7 +65,8 @@ refuse_start(void)
 
 /*
  * refuse_within_float
- *		Whether a request that does not fit passes as a small one.
+ *		Whether a request that does not fit passes as a small one, or as a
+ *		block of the catalog caches.
  */
 bool
 refuse_within_float(Size bytes)
@@ -72,7 +74,7 @@ refuse_within_float(Size bytes)
 	int64		ceiling = statement_ceiling();
 
 	if (bytes > SMALL_REQUEST)
-		return false;
+		return statement_grants_cache_block(bytes);
 	if (bytes > SMALLEST_BLOCK)
 		ceiling -= LAST_OF_FLOAT;
 	return ledger_held() + (int64) bytes <= ceiling;
@@ -155,7 +157,7 @@ serves_client(void)
 bool
 refuse_is_safe(Size bytes)
 {
-	if (!serves_client() || !IsNormalProcessingMode() ||
+	if (paused || !serves_client() || !IsNormalProcessingMode() ||
 		CritSectionCount > 0 || interrupts_held_off() ||
 		PG_exception_stack == NULL || ExitOnAnyError || proc_exit_inprogress)
 		return false;
@@ -163,4 +165,15 @@ refuse_is_safe(Size bytes)
 		(!IsTransactionState() || QueryCancelHoldoffCount > 0))
 		return false;
 	return survives_error(bytes);
+}
+
+/*
+ * refuse_pause
+ *		Refuse nothing for a while: for what must answer at any limit, and
+ *		takes little.  The caller ends the pause, whatever happens.
+ */
+void
+refuse_pause(bool pause)
+{
+	paused = pause;
 }

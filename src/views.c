@@ -22,6 +22,7 @@
 #include "postmaster/bgworker.h"
 #include "procfs.h"
 #include "refusal_ring.h"
+#include "refuse.h"
 #include "server_heap.h"
 #include "slots.h"
 #include "storage/procarray.h"
@@ -107,6 +108,26 @@ store_row(ReturnSetInfo *result, RowBuilder *row)
 	tuplestore_putvalues(result->setResult, result->setDesc, row->values, row->nulls);
 }
 
+/*
+ * answer_at_any_limit
+ *		Have a view's rows listed; nothing is refused meanwhile, since the views
+ *		are what one looks at when the limit is reached.
+ */
+static void
+answer_at_any_limit(void (*list) (ReturnSetInfo *result), ReturnSetInfo *result)
+{
+	refuse_pause(true);
+	PG_TRY();
+	{
+		list(result);
+	}
+	PG_FINALLY();
+	{
+		refuse_pause(false);
+	}
+	PG_END_TRY();
+}
+
 static const char *const kind_names[SIFT_NUM_KINDS] = {
 	[SIFT_ROW] = "row",
 	[SIFT_BATCH] = "batch",
@@ -126,15 +147,13 @@ kind_is_accounted(SiftKind kind)
 }
 
 /*
- * sift_memory_usage
+ * list_usage
  *		This backend, a row a kind.
  */
-Datum
-sift_memory_usage_1_0(PG_FUNCTION_ARGS)
+static void
+list_usage(ReturnSetInfo *result)
 {
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 
-	InitMaterializedSRF(fcinfo, 0);
 	for (int kind = 0; kind < SIFT_NUM_KINDS; kind++)
 	{
 		const SiftKindUsage *usage = &my_account->kinds[kind];
@@ -167,6 +186,13 @@ sift_memory_usage_1_0(PG_FUNCTION_ARGS)
 		put_number(&row, usage->refusals);
 		store_row(result, &row);
 	}
+}
+
+Datum
+sift_memory_usage_1_0(PG_FUNCTION_ARGS)
+{
+	InitMaterializedSRF(fcinfo, 0);
+	answer_at_any_limit(list_usage, (ReturnSetInfo *) fcinfo->resultinfo);
 	return (Datum) 0;
 }
 
@@ -216,16 +242,14 @@ context_level(MemoryContext context)
 }
 
 /*
- * sift_memory_usage_contexts
+ * list_usage_contexts
  *		This backend, a row a Sift context.
  */
-Datum
-sift_memory_usage_contexts_1_0(PG_FUNCTION_ARGS)
+static void
+list_usage_contexts(ReturnSetInfo *result)
 {
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	dlist_iter	iter;
 
-	InitMaterializedSRF(fcinfo, 0);
 	dlist_foreach(iter, &sift_contexts)
 	{
 		SiftContext *context = dlist_container(SiftContext, node, iter.cur);
@@ -250,6 +274,13 @@ sift_memory_usage_contexts_1_0(PG_FUNCTION_ARGS)
 		put_number(&row, chunks);
 		store_row(result, &row);
 	}
+}
+
+Datum
+sift_memory_usage_contexts_1_0(PG_FUNCTION_ARGS)
+{
+	InitMaterializedSRF(fcinfo, 0);
+	answer_at_any_limit(list_usage_contexts, (ReturnSetInfo *) fcinfo->resultinfo);
 	return (Datum) 0;
 }
 
@@ -401,20 +432,17 @@ check_preloaded(bool preloaded)
 }
 
 /*
- * sift_memory_usage_backends
+ * list_usage_backends
  *		Every process of the server, the postmaster first.
  */
-Datum
-sift_memory_usage_backends_1_0(PG_FUNCTION_ARGS)
+static void
+list_usage_backends(ReturnSetInfo *result)
 {
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	Process		process = {PostmasterPid, "postmaster", NULL};
 	List	   *unlisted = NIL;
 	ListCell   *cell;
 	int			listed;
 
-	check_preloaded(slots_exist());
-	InitMaterializedSRF(fcinfo, 0);
 	if (IsUnderPostmaster)
 	{
 		store_process(result, &process);
@@ -442,6 +470,14 @@ sift_memory_usage_backends_1_0(PG_FUNCTION_ARGS)
 		process.backend_type = titled_type(process.pid);
 		store_process(result, &process);
 	}
+}
+
+Datum
+sift_memory_usage_backends_1_0(PG_FUNCTION_ARGS)
+{
+	check_preloaded(slots_exist());
+	InitMaterializedSRF(fcinfo, 0);
+	answer_at_any_limit(list_usage_backends, (ReturnSetInfo *) fcinfo->resultinfo);
 	return (Datum) 0;
 }
 
@@ -493,24 +529,29 @@ store_refusal(ReturnSetInfo *result, const RefusalRecord *record)
 }
 
 /*
- * sift_memory_refusals
+ * list_refusals
  *		The last refusals of the whole server, the oldest first.
  */
-Datum
-sift_memory_refusals_1_0(PG_FUNCTION_ARGS)
+static void
+list_refusals(ReturnSetInfo *result)
 {
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	RefusalRecord record;
 	int64		newest;
 
-	check_preloaded(refusal_ring_exists());
-	InitMaterializedSRF(fcinfo, 0);
 	newest = refusal_ring_newest();
 	for (int64 number = Max(newest - REFUSAL_RING_SIZE, 0) + 1; number <= newest; number++)
 	{
 		if (refusal_ring_read(number, &record))
 			store_refusal(result, &record);
 	}
+}
+
+Datum
+sift_memory_refusals_1_0(PG_FUNCTION_ARGS)
+{
+	check_preloaded(refusal_ring_exists());
+	InitMaterializedSRF(fcinfo, 0);
+	answer_at_any_limit(list_refusals, (ReturnSetInfo *) fcinfo->resultinfo);
 	return (Datum) 0;
 }
 
