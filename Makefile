@@ -20,6 +20,7 @@ OBJS = \
 	src/extent.o \
 	src/extent_map.o \
 	src/got.o \
+	src/guard.o \
 	src/ledger.o \
 	src/method_table.o \
 	src/procfs.o \

@@ -43,8 +43,8 @@
 #define METHOD_CHUNK_SPACE(name) Size name(void *pointer)
 #define METHOD_FLAGS			flags
 
-#define method_alloc(context, size, flags) \
-	(context)->methods->alloc(context, size, flags)
+#define method_alloc(methods, context, size, flags) \
+	(methods)->alloc(context, size, flags)
 
 /* To be called by alloc and realloc, which the server asks to check sizes. */
 #define check_request_size(context, size, flags) \
@@ -62,8 +62,8 @@
 #define METHOD_CHUNK_SPACE(name) Size name(MemoryContext context, void *pointer)
 #define METHOD_FLAGS			0
 
-#define method_alloc(context, size, flags) \
-	(context)->methods->alloc(context, size)
+#define method_alloc(methods, context, size, flags) \
+	(methods)->alloc(context, size)
 #define check_request_size(context, size, flags)	((void) 0)
 #define allocation_failure(context, size, flags)	NULL
 

@@ -385,7 +385,7 @@ move_chunk(SiftContext *context, void *chunk, uint64 header, Size size, int flag
 {
 	SiftBlock  *block = block_by_number(SiftHeaderBlock(header));
 	Size		room = chunk_room(chunk, header);
-	void	   *moved = method_alloc(&context->cursor.header, size, flags);
+	void	   *moved = method_alloc(context->cursor.header.methods, &context->cursor.header, size, flags);
 
 	if (moved == NULL)
 		return NULL;

@@ -169,11 +169,17 @@ refuse_is_safe(Size bytes)
 
 /*
  * refuse_pause
- *		Refuse nothing for a while: for what must answer at any limit, and
- *		takes little.  The caller ends the pause, whatever happens.
+ *		Refuse nothing for a while: for what must answer at any limit, or cannot
+ *		do without, and takes little.
+ *
+ * Returns what was so before, which the caller sets again.  An error in
+ * between may leave it; it ends with the transaction.
  */
-void
+bool
 refuse_pause(bool pause)
 {
+	bool		before = paused;
+
 	paused = pause;
+	return before;
 }

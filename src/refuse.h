@@ -11,6 +11,6 @@
 extern void refuse_start(void);
 extern bool refuse_within_float(Size bytes);
 extern bool refuse_is_safe(Size bytes);
-extern void refuse_pause(bool pause);
+extern bool refuse_pause(bool pause);
 
 #endif							/* SIFT_REFUSE_H */

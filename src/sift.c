@@ -18,10 +18,12 @@
 #include "block.h"
 #include "compat.h"
 #include "executor/executor.h"
+#include "guard.h"
 #include "ledger.h"
 #include "method_table.h"
 #include "parser/analyze.h"
 #include "refusal_ring.h"
+#include "refuse.h"
 #include "report.h"
 #include "row_context.h"
 #include "server_heap.h"
@@ -141,6 +143,21 @@ is_nested(void)
 }
 
 /*
+ * check_statement
+ *		A statement begins, or goes on; see whether it may.
+ *
+ * utility: the statement, NULL for one that is planned
+ */
+static void
+check_statement(Node *utility)
+{
+	if (likely(ledger_limit() < 0) || !server_heap_is_accounted())
+		return;
+	guard_contexts();
+	statement_check(utility, is_nested());
+}
+
+/*
  * after_parse_analysis
  *		A backend that inherited its limit shows it from its first statement;
  *		what a refusal has left of the last one is forgotten.
@@ -153,16 +170,14 @@ after_parse_analysis(ParseState *pstate, Query *query, JumbleState *jstate)
 	if (unlikely(!slots_attached))
 		slots_attach();
 	report_forget();
-	if (unlikely(ledger_limit() >= 0))
-		statement_check(query->utilityStmt, is_nested());
+	check_statement(query->utilityStmt);
 }
 
 /* A query is executed, maybe one that was parsed before. */
 static void
 start_executor(QueryDesc *query, int eflags)
 {
-	if (unlikely(ledger_limit() >= 0))
-		statement_check(NULL, is_nested());
+	check_statement(NULL);
 	if (prev_ExecutorStart_hook)
 		prev_ExecutorStart_hook(query, eflags);
 	else
@@ -179,8 +194,7 @@ process_utility(PlannedStmt *statement, const char *query_string, bool read_only
 	ProcessUtility_hook_type process = prev_ProcessUtility_hook ?
 		prev_ProcessUtility_hook : standard_ProcessUtility;
 
-	if (unlikely(ledger_limit() >= 0))
-		statement_check(statement->utilityStmt, is_nested());
+	check_statement(statement->utilityStmt);
 	utility_depth++;
 	PG_TRY();
 	{
@@ -210,6 +224,7 @@ end_transaction(XactEvent event, void *arg)
 		case XACT_EVENT_PREPARE:
 			block_settle();
 			report_forget();
+			(void) refuse_pause(false);
 			server_heap_publish();
 			break;
 		default:

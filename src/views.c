@@ -116,16 +116,10 @@ store_row(ReturnSetInfo *result, RowBuilder *row)
 static void
 answer_at_any_limit(void (*list) (ReturnSetInfo *result), ReturnSetInfo *result)
 {
-	refuse_pause(true);
-	PG_TRY();
-	{
-		list(result);
-	}
-	PG_FINALLY();
-	{
-		refuse_pause(false);
-	}
-	PG_END_TRY();
+	bool		paused = refuse_pause(true);
+
+	list(result);
+	refuse_pause(paused);
 }
 
 static const char *const kind_names[SIFT_NUM_KINDS] = {

@@ -1,0 +1,13 @@
+/*-------------------------------------------------------------------------
+ *
+ * guard.h
+ *	  Memory contexts of the server that must not be refused.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SIFT_GUARD_H
+#define SIFT_GUARD_H
+
+extern void guard_contexts(void);
+
+#endif							/* SIFT_GUARD_H */
