@@ -14,6 +14,7 @@ OBJS = \
 	src/api.o \
 	src/batch_context.o \
 	src/block.o \
+	src/caches.o \
 	src/call_sites.o \
 	src/context.o \
 	src/context_usage.o \

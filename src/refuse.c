@@ -19,6 +19,7 @@
 
 #include "access/parallel.h"
 #include "access/xact.h"
+#include "caches.h"
 #include "compat.h"
 #include "refuse.h"
 #include "replication/walsender.h"
@@ -74,7 +75,7 @@ refuse_within_float(Size bytes)
 	int64		ceiling = statement_ceiling();
 
 	if (bytes > SMALL_REQUEST)
-		return statement_grants_cache_block(bytes);
+		return caches_grant(bytes);
 	if (bytes > SMALLEST_BLOCK)
 		ceiling -= LAST_OF_FLOAT;
 	return ledger_held() + (int64) bytes <= ceiling;

@@ -36,6 +36,7 @@
 
 #include "access/parallel.h"
 #include "access/xact.h"
+#include "caches.h"
 #include "compat.h"
 #include "context_tree.h"
 #include "ledger.h"
@@ -124,7 +125,8 @@ mentioned_name(const char *message, char *name, Size size)
 
 /*
  * name_context
- *		Find the name of the context in the error that is being raised.
+ *		Find the name of the context in the error that is being raised, and do
+ *		what follows from it.
  */
 static void
 name_context(void)
@@ -138,6 +140,8 @@ name_context(void)
 		if (!quoted_name(error->detail, name, sizeof(name)))
 			mentioned_name(error->detail, name, sizeof(name));
 		refusal_ring_name_context(name);
+		if (CacheMemoryContext != NULL && strcmp(name, CacheMemoryContext->name) == 0)
+			caches_refused();
 	}
 	MemoryContextSwitchTo(caller);
 	MemoryContextReset(error_copy);

@@ -110,7 +110,7 @@ heap_has_changed(int64 least, int64 each)
 {
 	int64		change = (int64) ledger_bytes(SIFT_SERVER) - bytes_then;
 
-	return Abs(change) >= Max(least, free_pieces_then * each);
+	return (change < 0 ? -change : change) >= Max(least, free_pieces_then * each);
 }
 
 #endif

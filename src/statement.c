@@ -24,19 +24,13 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "caches.h"
 #include "compat.h"
 #include "nodes/parsenodes.h"
 #include "refusal_ring.h"
 #include "replication/walsender.h"
 #include "report.h"
 #include "statement.h"
-#include "utils/inval.h"
-
-/* Room that the caches should have for the tables of a statement. */
-#define CACHE_ROOM				((Size) 128 * 1024)
-
-/* The largest block that they are granted for it. */
-#define LARGEST_CACHE_BLOCK		((Size) 1024 * 1024)
 
 static int64 bases[NUM_LIMITS] = {-1, -1};	/* bytes; of limits that are set */
 static bool session_began = false;	/* a statement has begun */
@@ -45,12 +39,6 @@ static bool session_began = false;	/* a statement has begun */
 static TimestampTz started = 0;
 static int64 held_at_start = 0; /* bytes */
 static bool passed = false;		/* it was checked, and goes through */
-
-/* Caches were dropped, and have not been in order since. */
-static bool caches_dropped = false;
-
-/* A block of the caches that was let through over the limit; bytes. */
-static int64 cache_block = 0;
 
 /* The base falls with what is held, never below the limit. */
 static void
@@ -100,8 +88,6 @@ notice_statement(void)
 		lower_base(which);
 	}
 	session_began = true;
-	if (ledger_fits(0))
-		cache_block = 0;
 }
 
 /*
@@ -115,25 +101,6 @@ statement_ceiling(void)
 	return Max(ledger_limit(), held_at_start) + STATEMENT_FLOAT;
 }
 
-/*
- * statement_grants_cache_block
- *		Whether a request that does not fit is let through as a block of the
- *		catalog caches: one, until the session is below its limit again.
- *
- * The context of the caches takes ever larger blocks.  Without one a session
- * above its limit could not look at one more table or view, Sift's own among
- * them; with it there is room, and caches_are_in_order() sees that it lasts.
- */
-bool
-statement_grants_cache_block(Size bytes)
-{
-	if (CurrentMemoryContext != CacheMemoryContext || bytes > LARGEST_CACHE_BLOCK ||
-		cache_block > 0)
-		return false;
-	cache_block = bytes;
-	return true;
-}
-
 /* Whether the session keeps more than it may. */
 static bool
 keeps_too_much(void)
@@ -141,7 +108,7 @@ keeps_too_much(void)
 	for (LedgerLimit which = 0; which < NUM_LIMITS; which++)
 	{
 		if (ledger_limit_of(which) >= 0 &&
-			held_at_start > bases[which] + cache_block + STATEMENT_FLOAT)
+			held_at_start > bases[which] + caches_granted() + STATEMENT_FLOAT)
 			return true;
 	}
 	return false;
@@ -183,46 +150,12 @@ gives_back(Node *utility)
 	}
 }
 
-/*
- * drop_caches
- *		Drop the catalog caches; cached plans are marked as well.
- *
- * Only once, until they have been in order: they are filled again by each
- * statement, which may take longer than the statement.
- */
-static void
-drop_caches(void)
-{
-	if (caches_dropped)
-		return;
-	caches_dropped = true;
-	InvalidateSystemCaches();
-}
-
-/*
- * caches_are_in_order
- *		Whether the catalog caches fit the limit, or have room for more.
- *
- * Their context keeps its blocks, and takes one as large as all of them when
- * it is full, which would be refused.
- */
-static bool
-caches_are_in_order(void)
-{
-	MemoryContextCounters counters = {0};
-
-	if (ledger_fits(0) || CacheMemoryContext == NULL)
-		return true;
-	CacheMemoryContext->methods->stats(CacheMemoryContext, NULL, NULL, &counters, true);
-	return counters.freespace >= CACHE_ROOM;
-}
-
 /* Give back what the session can do without. */
 static void
 give_back(void)
 {
 	ledger_make_room(held_at_start, true, IDLE_BLOCKS);
-	drop_caches();
+	caches_drop();
 	held_at_start = Min(held_at_start, ledger_held());
 }
 
@@ -255,7 +188,10 @@ statement_check(Node *utility, bool nested)
 	if (nested || MyBackendType != B_BACKEND || am_walsender)
 		return;
 	notice_statement();
-	if (passed || gives_back(utility))
+	if (passed)
+		return;
+	caches_check();
+	if (gives_back(utility))
 		return;
 	if (keeps_too_much())
 	{
@@ -263,9 +199,5 @@ statement_check(Node *utility, bool nested)
 		if (keeps_too_much())
 			refuse_statement();
 	}
-	else if (caches_are_in_order())
-		caches_dropped = false;
-	else
-		drop_caches();
 	passed = true;
 }

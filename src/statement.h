@@ -16,7 +16,6 @@
 
 extern void statement_limit_changed(LedgerLimit which);
 extern int64 statement_ceiling(void);
-extern bool statement_grants_cache_block(Size bytes);
 extern void statement_check(Node *utility, bool nested);
 
 #endif							/* SIFT_STATEMENT_H */

@@ -1,0 +1,132 @@
+/*-------------------------------------------------------------------------
+ *
+ * caches.c
+ *	  The server's catalog caches, when there is no memory for them.
+ *
+ * What a session has looked up in the catalogs it keeps, in a context that
+ * takes ever larger blocks and never gives one back.  When the next one is
+ * refused, no statement works any more that looks at one more table or view,
+ * Sift's own among them; and as a hash table of the caches that is due to be
+ * enlarged is tried again with each lookup, not even those that do.
+ *
+ * So the caches are dropped after they were refused memory, and before a
+ * statement of a session above its limit when they have no room; what they
+ * held is free for new entries then.  For the way there they are granted one
+ * block over the limit.
+ *
+ * Dropping them is what PostgreSQL does to a session that has missed
+ * invalidation messages.  It costs the next statements some lookups, so it is
+ * done once, until they have been in order.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "caches.h"
+#include "compat.h"
+#include "ledger.h"
+#include "utils/inval.h"
+
+/* Room that the caches should have for the tables of a statement. */
+#define CACHE_ROOM				((Size) 128 * 1024)
+
+/* The largest block that they are granted. */
+#define LARGEST_GRANT			((Size) 1024 * 1024)
+
+static bool dropped = false;	/* and not in order since */
+static bool refused = false;	/* to be dropped */
+static int64 granted = 0;		/* bytes over the limit */
+
+/*
+ * caches_drop
+ *		Drop the caches; cached plans are marked as well.
+ */
+void
+caches_drop(void)
+{
+	if (dropped && !refused)
+		return;
+	dropped = true;
+	refused = false;
+	InvalidateSystemCaches();
+}
+
+/*
+ * drop_refused
+ *		MessageContext is reset: one statement has ended, the next has not
+ *		begun.  Within a transaction the next statement drops them.
+ */
+static void
+drop_refused(void *arg)
+{
+	if (refused && !IsTransactionState())
+		caches_drop();
+}
+
+/*
+ * caches_refused
+ *		A request for the caches was refused: they will be dropped.
+ */
+void
+caches_refused(void)
+{
+	static MemoryContextCallback callback = {.func = drop_refused};
+
+	if (refused || MessageContext == NULL)
+		return;
+	refused = true;
+	MemoryContextRegisterResetCallback(MessageContext, &callback);
+}
+
+/*
+ * caches_grant
+ *		Whether a request that does not fit is let through as a block of the
+ *		caches: one, until the session is below its limit again.
+ */
+bool
+caches_grant(Size bytes)
+{
+	if (CurrentMemoryContext != CacheMemoryContext || bytes > LARGEST_GRANT || granted > 0)
+		return false;
+	granted = bytes;
+	return true;
+}
+
+/* Bytes that were granted over the limit. */
+int64
+caches_granted(void)
+{
+	return granted;
+}
+
+/* Bytes that the caches' context has free. */
+static Size
+cache_room(void)
+{
+	MemoryContextCounters counters = {0};
+
+	CacheMemoryContext->methods->stats(CacheMemoryContext, NULL, NULL, &counters, true);
+	return counters.freespace;
+}
+
+/*
+ * caches_check
+ *		Drop the caches if they have no room; to be called when a statement
+ *		begins.
+ */
+void
+caches_check(void)
+{
+	if (refused)
+		caches_drop();
+	else if (ledger_fits(0))
+	{
+		granted = 0;
+		dropped = false;
+	}
+	else if (CacheMemoryContext != NULL && cache_room() < CACHE_ROOM)
+		caches_drop();
+	else
+		dropped = false;
+}
