@@ -152,6 +152,13 @@ name_context(void)
  * ----------------------------------------------------------------
  */
 
+/* Whether this is VACUUM, which up to 16 takes its memory at once, used or not. */
+static bool
+is_vacuum(void)
+{
+	return MyProc != NULL && (MyProc->statusFlags & PROC_IN_VACUUM) != 0;
+}
+
 /*
  * add_hint
  *		The error context callback.
@@ -167,7 +174,7 @@ add_hint(void *arg)
 	switch (refusal.reason)
 	{
 		case REFUSED_BY_LIMIT:
-			report_limit_hint("");
+			report_limit_hint(is_vacuum() ? "VACUUM takes up to maintenance_work_mem." : "");
 			break;
 		case REFUSED_BY_SYSTEM:
 			errhint("The operating system gave no memory: %s.",

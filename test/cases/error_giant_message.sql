@@ -1,6 +1,6 @@
 -- Errors whose message is itself huge: it is formatted, copied for the handler and copied again for each level.
 -- Reported: related: https://github.com/autobase-tech/autobase/issues/671
--- @ends refused
+-- @ends caught
 -- @slow
 -- @setup
 -- @run

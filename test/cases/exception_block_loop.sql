@@ -1,7 +1,7 @@
 -- Each pass through a block with EXCEPTION is a subtransaction; where something was left in its
 -- CurTransactionContext (here a queued notification) the 8 kB context stays until the transaction ends.
 -- Reported: https://github.com/timescale/timescaledb/issues/7053 and https://github.com/timescale/timescaledb/pull/7088
--- @ends refused
+-- @ends caught
 -- @setup
 -- @run
 DO $$

@@ -1,6 +1,6 @@
 -- Memory that the server has freed but that the C library keeps, because small live pieces lie above it.
 -- Reported: https://mail-archive.com/search?f=1&l=pgsql-hackers%40lists.postgresql.org&o=newest&q=subject%3A%22Add+GUC+to+tune+glibc%27s+malloc+implementation.%22; https://dev.shade.cool/yugabyte/postgres-memory-allocation-and-os-memory-allocation-30f1
--- @ends passes
+-- @ends refused
 -- @setup
 -- @run
 SET jit = off;

@@ -1,26 +1,33 @@
-#!/usr/bin/env bash
-# The tests on other versions of PostgreSQL: 17 in a Debian 13 tree, 18 in a
-# Debian forky tree.  As root, on Debian.
-#
-#   test/servers [17] [18]
+# What the scripts of this folder share: Debian trees that have the other
+# versions of PostgreSQL, and running something in them.  As root, on Debian.
 #
 # The trees are made by debootstrap and kept in SIFT_TREES (default
 # /var/cache/sift-trees), since that takes a minute or two each.
 set -euo pipefail
 
-top=$(cd "$(dirname "$0")/.." && pwd)
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 trees=${SIFT_TREES:-/var/cache/sift-trees}
 mounted=()
 
-clean_up() {
+unmount_all() {
 	local i
 
 	for ((i = ${#mounted[@]} - 1; i >= 0; i--)); do umount -R -l "${mounted[i]}" || true; done
 	mounted=()
 }
-trap clean_up EXIT
+trap unmount_all EXIT
 
 [ "$(id -u)" = 0 ] || { echo "$(basename "$0"): this needs root" >&2; exit 1; }
+
+# suite_of VERSION: the Debian suite that has it.
+suite_of() {
+	case $1 in
+		15) echo bookworm ;;
+		17) echo trixie ;;
+		18) echo forky ;;
+		*) echo "$(basename "$0"): no tree for PostgreSQL $1" >&2; return 1 ;;
+	esac
+}
 
 # make_tree SUITE: a minimal Debian, unless it is there.
 make_tree() {
@@ -49,31 +56,23 @@ mount_in() {
 	mounted+=("$target")
 }
 
-# test_in SUITE: copy this source tree there and run the tests.
-test_in() {
-	local tree=$trees/$1
+# run_in VERSION SCRIPT [ARGUMENT...]: copy this source tree into the tree of
+# that version and run one of its scripts there.  Settings of the tests are
+# handed on.
+run_in() {
+	local suite tree name settings=()
 
-	make_tree "$1" || return 1
+	suite=$(suite_of "$1") || return 1
+	tree=$trees/$suite
+	shift
+	make_tree "$suite" || return 1
 	mount_in "$tree/proc" -t proc proc
 	mount_in "$tree/dev" --rbind --make-rslave /dev
 	mount_in "$tree/sys" -t sysfs -o ro sysfs
 	rm -rf "$tree/root/sift"
 	mkdir "$tree/root/sift"
 	tar -C "$top" --exclude=.git -cf - . | tar -C "$tree/root/sift" -xf -
+	for name in ${!SIFT_TEST_*}; do settings+=("$name=${!name}"); done
 	chroot "$tree" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb \
-		${SIFT_TEST_OPERATIONS:+SIFT_TEST_OPERATIONS="$SIFT_TEST_OPERATIONS"} \
-		${SIFT_TEST_SEED:+SIFT_TEST_SEED="$SIFT_TEST_SEED"} \
-		/root/sift/test/run
+		"${settings[@]}" "/root/sift/$1" "${@:2}"
 }
-
-status=0
-for version in ${*:-17 18}; do
-	case $version in
-		17) suite=trixie ;;
-		18) suite=forky ;;
-		*) echo "$(basename "$0"): no tree for PostgreSQL $version" >&2; exit 1 ;;
-	esac
-	test_in "$suite" || { echo "FAILED: PostgreSQL $version"; status=1; }
-	clean_up
-done
-exit $status
