@@ -18,6 +18,10 @@
  * invalidation messages.  It costs the next statements some lookups, so it is
  * done once, until they have been in order.
  *
+ * They are dropped as well after an error that may have come while
+ * invalidation messages were worked off: what it has cut short is not done
+ * again, and entries would be stale.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -26,6 +30,7 @@
 #include "caches.h"
 #include "compat.h"
 #include "ledger.h"
+#include "storage/sinval.h"
 #include "utils/inval.h"
 
 /* Room that the caches should have for the tables of a statement. */
@@ -36,7 +41,10 @@
 
 static bool dropped = false;	/* and not in order since */
 static bool refused = false;	/* to be dropped */
+static bool called_back = true; /* drop_refused() has run since it was last
+								 * registered */
 static int64 granted = 0;		/* bytes over the limit */
+static uint64 messages_seen = 0;	/* when the last statement began */
 
 /*
  * caches_drop
@@ -45,11 +53,16 @@ static int64 granted = 0;		/* bytes over the limit */
 void
 caches_drop(void)
 {
+	MemoryContext caller;
+
 	if (dropped && !refused)
 		return;
 	dropped = true;
 	refused = false;
+	/* it makes lists, and frees them */
+	caller = MemoryContextSwitchTo(TopMemoryContext);
 	InvalidateSystemCaches();
+	MemoryContextSwitchTo(caller);
 }
 
 /*
@@ -60,23 +73,51 @@ caches_drop(void)
 static void
 drop_refused(void *arg)
 {
+	called_back = true;
 	if (refused && !IsTransactionState())
 		caches_drop();
 }
 
 /*
- * caches_refused
- *		A request for the caches was refused: they will be dropped.
+ * caches_drop_soon
+ *		A request for the caches was refused, or what is in them may be stale.
  */
 void
-caches_refused(void)
+caches_drop_soon(void)
 {
 	static MemoryContextCallback callback = {.func = drop_refused};
 
-	if (refused || MessageContext == NULL)
-		return;
 	refused = true;
+	if (!called_back || MessageContext == NULL)
+		return;
+	called_back = false;
 	MemoryContextRegisterResetCallback(MessageContext, &callback);
+}
+
+/*
+ * caches_error
+ *		A request of the server's is refused, and an error follows.
+ *
+ * It may have come in the middle of invalidation messages, which are not seen
+ * again: of other sessions, or of this transaction.
+ */
+void
+caches_error(void)
+{
+	if (messages_seen != SharedInvalidMessageCounter ||
+		TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		caches_drop_soon();
+}
+
+/*
+ * caches_drop_refused
+ *		Drop them now if that is due; for where catalogs may be read.
+ */
+void
+caches_drop_refused(void)
+{
+	if (refused)
+		caches_drop();
 }
 
 /*
@@ -118,9 +159,8 @@ cache_room(void)
 void
 caches_check(void)
 {
-	if (refused)
-		caches_drop();
-	else if (ledger_fits(0))
+	messages_seen = SharedInvalidMessageCounter;
+	if (ledger_fits(0))
 	{
 		granted = 0;
 		dropped = false;

@@ -8,7 +8,9 @@
 #ifndef SIFT_CACHES_H
 #define SIFT_CACHES_H
 
-extern void caches_refused(void);
+extern void caches_drop_soon(void);
+extern void caches_error(void);
+extern void caches_drop_refused(void);
 extern bool caches_grant(Size bytes);
 extern int64 caches_granted(void);
 extern void caches_drop(void);

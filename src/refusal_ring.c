@@ -176,12 +176,12 @@ refusal_ring_add(SiftKind kind, Size requested, const char *context_name)
 }
 
 /*
- * refusal_ring_name_context
- *		The name of the context, of the last refusal of this process, has
- *		become known.
+ * refusal_ring_amend
+ *		Of the last refusal of this process the context has become known, and
+ *		the bytes that were asked of it (0 if not).
  */
 void
-refusal_ring_name_context(const char *context_name)
+refusal_ring_amend(const char *context_name, int64 requested)
 {
 	RefusalRecord *record;
 
@@ -190,7 +190,11 @@ refusal_ring_name_context(const char *context_name)
 	record = &ring->records[last.number % REFUSAL_RING_SIZE];
 	SpinLockAcquire(&ring->mutex);
 	if (record->number == last.number)
+	{
 		strlcpy(record->context_name, context_name, NAMEDATALEN);
+		if (requested > 0)
+			record->requested_bytes = requested;
+	}
 	SpinLockRelease(&ring->mutex);
 }
 

@@ -43,7 +43,7 @@ extern void refusal_ring_request(void);
 extern void refusal_ring_startup(void);
 extern bool refusal_ring_exists(void);
 extern void refusal_ring_add(SiftKind kind, Size requested, const char *context_name);
-extern void refusal_ring_name_context(const char *context_name);
+extern void refusal_ring_amend(const char *context_name, int64 requested);
 extern int64 refusal_ring_newest(void);
 extern bool refusal_ring_read(int64 number, RefusalRecord *record);
 

@@ -30,19 +30,13 @@
 /* Requests up to this are let through within the float. */
 #define SMALL_REQUEST			((Size) 64 * 1024)
 
-/*
- * The last part of the float is for the smallest blocks of a context: from 17
- * on the server's settings are kept in one and do not cope without.
- */
-#define SMALLEST_BLOCK			((Size) 8 * 1024)
-#define LAST_OF_FLOAT			((int64) 256 * 1024)
-
 /* What may be refused although an error is in flight, once. */
 #define LARGE_FOR_AN_ERROR		((Size) 1024 * 1024)
 
 static Size empty_error_context;	/* bytes that ErrorContext has in use */
 static bool refused_in_error = false;	/* since it was empty last */
 static bool paused = false;		/* see refuse_pause() */
+static sigjmp_buf *top_level = NULL;	/* where errors of no statement go */
 
 /* Bytes of ErrorContext that are in use. */
 static Size
@@ -72,26 +66,25 @@ refuse_start(void)
 bool
 refuse_within_float(Size bytes)
 {
-	int64		ceiling = statement_ceiling();
-
 	if (bytes > SMALL_REQUEST)
 		return caches_grant(bytes);
-	if (bytes > SMALLEST_BLOCK)
-		ceiling -= LAST_OF_FLOAT;
-	return ledger_held() + (int64) bytes <= ceiling;
+	return ledger_held() + (int64) bytes <= statement_ceiling();
 }
 
 static void
-count_lwlock(LWLock *lock, LWLockMode mode, void *count)
+count_buffer_lock(LWLock *lock, LWLockMode mode, void *count)
 {
-	(*(uint32 *) count)++;
+	if (lock->tranche == LWTRANCHE_BUFFER_CONTENT)
+		(*(uint32 *) count)++;
 }
 
 /*
  * interrupts_held_off
- *		Whether something other than LWLocks holds off interrupts.
+ *		Whether something other than locks of buffers holds off interrupts.
  *
- * Each lock holds them off once, and an ERROR releases locks.
+ * Each lock holds them off once, and an ERROR releases locks.  ANALYZE copies
+ * its whole sample under the lock of a buffer; what holds other locks changes
+ * shared memory, and may leave it half changed.
  */
 static bool
 interrupts_held_off(void)
@@ -100,8 +93,14 @@ interrupts_held_off(void)
 
 	if (InterruptHoldoffCount == 0)
 		return false;
-	ForEachLWLockHeldByMe(count_lwlock, &locks);
+	ForEachLWLockHeldByMe(count_buffer_lock, &locks);
 	return InterruptHoldoffCount > locks;
+}
+
+static bool
+error_is_in_flight(void)
+{
+	return error_context_bytes() > empty_error_context;
 }
 
 /*
@@ -114,34 +113,71 @@ interrupts_held_off(void)
 static bool
 survives_error(Size bytes)
 {
-	if (error_context_bytes() <= empty_error_context)
+	if (!error_is_in_flight())
 	{
 		refused_in_error = false;
 		return true;
 	}
-	if (bytes <= LARGE_FOR_AN_ERROR || refused_in_error)
-		return false;
-	refused_in_error = true;
-	return true;
+	return bytes > LARGE_FOR_AN_ERROR && !refused_in_error;
+}
+
+/*
+ * refuse_note
+ *		A request is refused, after refuse_is_safe() has agreed.
+ */
+void
+refuse_note(void)
+{
+	refused_in_error = error_is_in_flight();
 }
 
 /*
  * reads_message
  *		Whether the request is for the body of a message from the client.
  *
- * Cancelling is held off then, since a message must be read to its end; an
- * error for want of memory discards the rest of it.
+ * Cancelling is held off while a message is read, since an error in the middle
+ * of it ends the session.  pq_getmessage() catches errors while it makes room
+ * for the body, and discards the body then; so errors go elsewhere than at top
+ * level, where all else that is done while reading has them go.  (Before the
+ * first statement of a session top level is not known; it has nothing else to
+ * do then.)
  */
 static bool
 reads_message(Size bytes)
 {
 	return bytes > SMALL_REQUEST && pq_is_reading_msg() &&
-		(IsTransactionState() || CurrentMemoryContext == MessageContext);
+		(top_level == NULL ? CurrentMemoryContext == MessageContext :
+		 PG_exception_stack != top_level);
 }
 
-/* Whether this process serves a client, as its backend or a worker of it. */
+/*
+ * parses_in_vain
+ *		Whether the request is large and the transaction has failed already:
+ *		what is left to do then is to parse statements, until one ends it.
+ */
 static bool
-serves_client(void)
+parses_in_vain(Size bytes)
+{
+	return bytes > SMALL_REQUEST && IsAbortedTransactionBlockState();
+}
+
+/*
+ * refuse_at_top_level
+ *		To be called where errors go to the session's main loop.
+ */
+void
+refuse_at_top_level(void)
+{
+	top_level = PG_exception_stack;
+}
+
+/*
+ * refuse_serves_client
+ *		Whether this process serves a client, as its backend or a worker of
+ *		it.
+ */
+bool
+refuse_serves_client(void)
 {
 	return IsUnderPostmaster &&
 		(IsParallelWorker() ? !InitializingParallelWorker :
@@ -152,18 +188,18 @@ serves_client(void)
  * refuse_is_safe
  *		Whether an ERROR does no harm here and now.
  *
- * bytes: what is asked for.  A yes is taken for a refusal: see
- * survives_error().
+ * bytes: what is asked for
  */
 bool
 refuse_is_safe(Size bytes)
 {
-	if (paused || !serves_client() || !IsNormalProcessingMode() ||
+	if (paused || !refuse_serves_client() || !IsNormalProcessingMode() ||
 		CritSectionCount > 0 || interrupts_held_off() ||
 		PG_exception_stack == NULL || ExitOnAnyError || proc_exit_inprogress)
 		return false;
 	if (!reads_message(bytes) &&
-		(!IsTransactionState() || QueryCancelHoldoffCount > 0))
+		(QueryCancelHoldoffCount > 0 ||
+		 (!IsTransactionState() && !parses_in_vain(bytes))))
 		return false;
 	return survives_error(bytes);
 }

@@ -123,6 +123,14 @@ mentioned_name(const char *message, char *name, Size size)
 	}
 }
 
+/* The first number in a message, 0 if there is none. */
+static int64
+number_in(const char *message)
+{
+	message += strcspn(message, "0123456789");
+	return strtoll(message, NULL, 10);
+}
+
 /*
  * name_context
  *		Find the name of the context in the error that is being raised, and do
@@ -139,9 +147,9 @@ name_context(void)
 	{
 		if (!quoted_name(error->detail, name, sizeof(name)))
 			mentioned_name(error->detail, name, sizeof(name));
-		refusal_ring_name_context(name);
+		refusal_ring_amend(name, number_in(error->detail));
 		if (CacheMemoryContext != NULL && strcmp(name, CacheMemoryContext->name) == 0)
-			caches_refused();
+			caches_drop_soon();
 	}
 	MemoryContextSwitchTo(caller);
 	MemoryContextReset(error_copy);
@@ -189,6 +197,30 @@ add_hint(void *arg)
 	}
 }
 
+/*
+ * cancel_hopeless
+ *		Cancel a top-level statement that goes on being refused, as a user
+ *		would, which no handler catches.
+ */
+static void
+cancel_hopeless(void)
+{
+	static TimestampTz statement = 0;
+	static int	refusals = 0;
+
+	if (MyBackendType != B_BACKEND && !IsParallelWorker())
+		return;
+	if (statement != GetCurrentStatementStartTimestamp())
+	{
+		statement = GetCurrentStatementStartTimestamp();
+		refusals = 0;
+	}
+	if (++refusals <= MAX_STATEMENT_REFUSALS)
+		return;
+	QueryCancelPending = true;
+	InterruptPending = true;
+}
+
 /* The error is certain, and the next thing to happen. */
 static void
 expect_error(void)
@@ -196,6 +228,10 @@ expect_error(void)
 	static ErrorContextCallback callback = {.callback = add_hint};
 
 	state = ERROR_FOLLOWS;
+	if (refusal.reason == REFUSED_BY_LIMIT)
+		cancel_hopeless();
+	if (refusal.kind == SIFT_SERVER)
+		caches_error();
 	for (ErrorContextCallback *c = error_context_stack; c != NULL; c = c->previous)
 	{
 		if (c == &callback)
@@ -273,30 +309,6 @@ report_start(void)
 }
 
 /*
- * cancel_hopeless
- *		Cancel a top-level statement that goes on being refused, as a user
- *		would, which no handler catches.
- */
-static void
-cancel_hopeless(void)
-{
-	static TimestampTz statement = 0;
-	static int	refusals = 0;
-
-	if (MyBackendType != B_BACKEND && !IsParallelWorker())
-		return;
-	if (statement != GetCurrentStatementStartTimestamp())
-	{
-		statement = GetCurrentStatementStartTimestamp();
-		refusals = 0;
-	}
-	if (++refusals <= MAX_STATEMENT_REFUSALS)
-		return;
-	QueryCancelPending = true;
-	InterruptPending = true;
-}
-
-/*
  * report_refusal
  *		A request was refused: keep a record, and have the hint added to its
  *		error.
@@ -310,8 +322,6 @@ report_refusal(const char *context_name, Size requested, RefusalOutcome outcome)
 	report_forget();
 	refusal = ledger_last_refusal;
 	refusal_ring_add(refusal.kind, requested, context_name);
-	if (refusal.reason == REFUSED_BY_LIMIT)
-		cancel_hopeless();
 	switch (outcome)
 	{
 		case ERROR_NEXT:

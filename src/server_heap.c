@@ -33,6 +33,7 @@
 #include "refuse.h"
 #include "report.h"
 #include "server_heap.h"
+#include "statement.h"
 
 /* The C library's own figures; its older call for them overflows. */
 #ifdef __GLIBC__
@@ -147,6 +148,15 @@ within_statement(Size bytes)
  * ----------------------------------------------------------------
  */
 
+/* Let a request through over the limit. */
+static void
+waive(Size bytes, bool by_context)
+{
+	ledger_waive(bytes);
+	if (!by_context)
+		statement_unrefused(bytes);
+}
+
 /*
  * may_pass
  *		Whether a request that does not fit is let through.
@@ -154,10 +164,12 @@ within_statement(Size bytes)
 static bool
 may_pass(Size growth, const void *site)
 {
-	if (!call_site_is_context(site) || refuse_within_float(growth) ||
-		!refuse_is_safe(growth))
+	if (!call_site_is_context(site) || !refuse_is_safe(growth) ||
+		refuse_within_float(growth))
 		return true;
-	ledger_make_room(growth, true, ALL_RECLAIMERS);
+	/* code of an extension is not called with a lock held */
+	if (InterruptHoldoffCount == 0)
+		ledger_make_room(growth, true, ALL_RECLAIMERS);
 	return ledger_fits(growth);
 }
 
@@ -189,13 +201,14 @@ over_limit(Size growth, Size requested, const void *site)
 {
 	bool		test = ledger_is_counting_down();
 
-	ledger_make_room(growth, true, IDLE_BLOCKS);
+	if (refuse_serves_client())
+		ledger_make_room(growth, true, IDLE_BLOCKS);
 	if (ledger_fits(growth))
 		return false;
 	if (test ? may_pass_test(growth, requested, site) : may_pass(growth, site))
 	{
 		if (!ledger_fits(growth))
-			ledger_waive(growth);
+			waive(growth, call_site_is_context(site));
 		return false;
 	}
 	if (!call_site_tries_smaller(site, requested))
@@ -203,6 +216,7 @@ over_limit(Size growth, Size requested, const void *site)
 		ledger_refuse(SIFT_SERVER, test ? REFUSED_BY_TEST : REFUSED_BY_LIMIT);
 		report_refusal(NULL, requested, ERROR_OR_NULL);
 	}
+	refuse_note();
 	errno = ENOMEM;
 	return true;
 }
@@ -277,7 +291,7 @@ charge_unasked(void *pointer)
 {
 	charge(pointer);
 	if (unlikely(!ledger_fits(0)) && pointer != NULL)
-		ledger_waive(piece_size(pointer));
+		waive(piece_size(pointer), false);
 	return pointer;
 }
 

@@ -16,6 +16,7 @@
 
 #include "access/xact.h"
 #include "block.h"
+#include "caches.h"
 #include "compat.h"
 #include "executor/executor.h"
 #include "guard.h"
@@ -30,6 +31,7 @@
 #include "slots.h"
 #include "statement.h"
 #include "storage/ipc.h"
+#include "tcop/pquery.h"
 #include "tcop/utility.h"
 #include "utils/fmgrprotos.h"
 #include "utils/guc.h"
@@ -56,19 +58,25 @@ static ProcessUtility_hook_type prev_ProcessUtility_hook = NULL;
  * has charged anything.
  */
 static void
+limit_changed(LedgerLimit which, int limit_kb)
+{
+	ledger_set_limit(which, limit_kb);
+	statement_limit_changed(which);
+	slots_attach();
+	if (limit_kb >= 0 && server_heap_is_accounted())
+		guard_contexts();
+}
+
+static void
 assign_memory_limit(int newval, void *extra)
 {
-	ledger_set_limit(LIMIT_OF_USER, newval);
-	statement_limit_changed(LIMIT_OF_USER);
-	slots_attach();
+	limit_changed(LIMIT_OF_USER, newval);
 }
 
 static void
 assign_max_memory_limit(int newval, void *extra)
 {
-	ledger_set_limit(LIMIT_OF_SUPERUSER, newval);
-	statement_limit_changed(LIMIT_OF_SUPERUSER);
-	slots_attach();
+	limit_changed(LIMIT_OF_SUPERUSER, newval);
 }
 
 /*
@@ -147,14 +155,21 @@ is_nested(void)
  *		A statement begins, or goes on; see whether it may.
  *
  * utility: the statement, NULL for one that is planned
+ * tables: the range table of that, NIL for a utility statement
  */
 static void
-check_statement(Node *utility)
+check_statement(Node *utility, List *tables)
 {
+	bool		nested = is_nested();
+
+	if (ActivePortal == NULL && !nested)
+		refuse_at_top_level();
 	if (likely(ledger_limit() < 0) || !server_heap_is_accounted())
 		return;
 	guard_contexts();
-	statement_check(utility, is_nested());
+	caches_drop_refused();
+	if (!nested)
+		statement_check(utility, tables);
 }
 
 /*
@@ -170,14 +185,14 @@ after_parse_analysis(ParseState *pstate, Query *query, JumbleState *jstate)
 	if (unlikely(!slots_attached))
 		slots_attach();
 	report_forget();
-	check_statement(query->utilityStmt);
+	check_statement(query->utilityStmt, query->rtable);
 }
 
 /* A query is executed, maybe one that was parsed before. */
 static void
 start_executor(QueryDesc *query, int eflags)
 {
-	check_statement(NULL);
+	check_statement(NULL, query->plannedstmt->rtable);
 	if (prev_ExecutorStart_hook)
 		prev_ExecutorStart_hook(query, eflags);
 	else
@@ -194,12 +209,14 @@ process_utility(PlannedStmt *statement, const char *query_string, bool read_only
 	ProcessUtility_hook_type process = prev_ProcessUtility_hook ?
 		prev_ProcessUtility_hook : standard_ProcessUtility;
 
-	check_statement(statement->utilityStmt);
+	check_statement(statement->utilityStmt, NIL);
 	utility_depth++;
 	PG_TRY();
 	{
 		process(statement, query_string, read_only_tree, context, params,
 				environment, destination, completion);
+		if (utility_depth == 1)
+			statement_done(statement->utilityStmt);
 	}
 	PG_FINALLY();
 	{

@@ -9,12 +9,16 @@
  * session could then grow by a float with each statement.  What it keeps is
  * bounded by its base: when a statement begins and the session held more than
  * its base and a float, and cannot give it back, the statement is refused,
- * unless it is one that gives memory back or asks for nothing.  Beside that,
- * the catalog caches are granted one block.
+ * unless it is one that gives memory back or asks for nothing.  What is kept
+ * nevertheless, by such statements and by messages that are no statements, has
+ * a bound too (MOST_ABOVE_BASE), above which there is no float.
  *
  * The base of a limit is what the session may keep under it: the limit, or
  * what was held when the limit was set below that; it falls with what is
  * held.  Each limit has its own, so that setting one never moves the other's.
+ * What was taken in large pieces that could not be refused (the buffers of
+ * temporary tables) is not held against the session; and after DISCARD ALL the
+ * base is what is left, within that bound.
  *
  * A top-level statement is known by its start time, of which PostgreSQL sets
  * one for each message of the client.
@@ -25,12 +29,27 @@
 
 #include "access/xact.h"
 #include "caches.h"
+#include "catalog/pg_class.h"
 #include "compat.h"
 #include "nodes/parsenodes.h"
 #include "refusal_ring.h"
 #include "replication/walsender.h"
 #include "report.h"
 #include "statement.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+
+/* What small requests may pass the limit by, in each top-level statement. */
+#define STATEMENT_FLOAT			((int64) 1024 * 1024)
+
+/*
+ * What a session can keep above its base whatever it does.  Compiled regular
+ * expressions may take much of it, which nothing gives back.
+ */
+#define MOST_ABOVE_BASE			((int64) 16 * 1024 * 1024)
+
+/* Pieces that could not be refused and are not held against the session. */
+#define UNREFUSED_FROM				((Size) 64 * 1024)
 
 static int64 bases[NUM_LIMITS] = {-1, -1};	/* bytes; of limits that are set */
 static bool session_began = false;	/* a statement has begun */
@@ -39,6 +58,10 @@ static bool session_began = false;	/* a statement has begun */
 static TimestampTz started = 0;
 static int64 held_at_start = 0; /* bytes */
 static bool passed = false;		/* it was checked, and goes through */
+static bool caches_checked = false;
+
+/* Large pieces over the limit, since the session was below it; bytes. */
+static int64 unrefused = 0;
 
 /* The base falls with what is held, never below the limit. */
 static void
@@ -79,6 +102,9 @@ notice_statement(void)
 	started = GetCurrentStatementStartTimestamp();
 	held_at_start = ledger_held();
 	passed = false;
+	caches_checked = false;
+	if (ledger_fits(0))
+		unrefused = 0;
 	for (LedgerLimit which = 0; which < NUM_LIMITS; which++)
 	{
 		if (ledger_limit_of(which) < 0)
@@ -91,6 +117,32 @@ notice_statement(void)
 }
 
 /*
+ * statement_unrefused
+ *		A request that does not fit was let through, since its caller could
+ *		not do without.
+ */
+void
+statement_unrefused(Size bytes)
+{
+	if (bytes > UNREFUSED_FROM)
+		unrefused += bytes;
+}
+
+/* The bytes that the session may begin a statement with, and so many more. */
+static int64
+allowed(int64 more)
+{
+	int64		least = PG_INT64_MAX;
+
+	for (LedgerLimit which = 0; which < NUM_LIMITS; which++)
+	{
+		if (ledger_limit_of(which) >= 0)
+			least = Min(least, bases[which] + caches_granted() + unrefused + more);
+	}
+	return least;
+}
+
+/*
  * statement_ceiling
  *		The bytes up to which small requests are let through.
  */
@@ -98,20 +150,22 @@ int64
 statement_ceiling(void)
 {
 	notice_statement();
-	return Max(ledger_limit(), held_at_start) + STATEMENT_FLOAT;
+	return Min(Max(ledger_limit(), held_at_start) + STATEMENT_FLOAT,
+			   allowed(MOST_ABOVE_BASE));
 }
 
 /* Whether the session keeps more than it may. */
 static bool
 keeps_too_much(void)
 {
-	for (LedgerLimit which = 0; which < NUM_LIMITS; which++)
-	{
-		if (ledger_limit_of(which) >= 0 &&
-			held_at_start > bases[which] + caches_granted() + STATEMENT_FLOAT)
-			return true;
-	}
-	return false;
+	return held_at_start > allowed(STATEMENT_FLOAT);
+}
+
+/* Whether SET is for a setting that exists: one that does not is made. */
+static bool
+setting_exists(VariableSetStmt *set)
+{
+	return set->kind != VAR_SET_VALUE || GetConfigOption(set->name, true, false) != NULL;
 }
 
 /*
@@ -126,6 +180,7 @@ gives_back(Node *utility)
 	switch (nodeTag(utility))
 	{
 		case T_VariableSetStmt:
+			return setting_exists((VariableSetStmt *) utility);
 		case T_VariableShowStmt:
 		case T_DiscardStmt:
 		case T_DeallocateStmt:
@@ -150,11 +205,38 @@ gives_back(Node *utility)
 	}
 }
 
+/*
+ * looks_only
+ *		Whether a query looks at no table, but for views of Sift's: what asks
+ *		whether the session is there, and who holds what.
+ *
+ * Names will do: what it keeps has a bound.
+ */
+static bool
+looks_only(List *tables)
+{
+	ListCell   *cell;
+
+	foreach(cell, tables)
+	{
+		RangeTblEntry *table = lfirst_node(RangeTblEntry, cell);
+		char	   *name;
+
+		if (table->rtekind != RTE_RELATION)
+			continue;
+		name = get_rel_name(table->relid);
+		if (table->relkind != RELKIND_VIEW || name == NULL ||
+			strncmp(name, "sift_memory_", strlen("sift_memory_")) != 0)
+			return false;
+	}
+	return true;
+}
+
 /* Give back what the session can do without. */
 static void
 give_back(void)
 {
-	ledger_make_room(held_at_start, true, IDLE_BLOCKS);
+	ledger_make_room(0, true, IDLE_BLOCKS);
 	caches_drop();
 	held_at_start = Min(held_at_start, ledger_held());
 }
@@ -178,26 +260,50 @@ refuse_statement(void)
  *		A statement begins: refuse it when the session keeps too much.
  *
  * utility: the statement, NULL for one that is planned
- * nested: it is part of another statement, which was checked
+ * tables: the range table of that
+ *
+ * It is not part of another one.
  *
  * Once a top-level statement.  Raises 53200.
  */
 void
-statement_check(Node *utility, bool nested)
+statement_check(Node *utility, List *tables)
 {
-	if (nested || MyBackendType != B_BACKEND || am_walsender)
+	if (MyBackendType != B_BACKEND || am_walsender)
 		return;
 	notice_statement();
-	if (passed)
-		return;
-	caches_check();
-	if (gives_back(utility))
+	if (!caches_checked)
+	{
+		caches_checked = true;
+		caches_check();
+	}
+	if (passed || gives_back(utility))
 		return;
 	if (keeps_too_much())
 	{
 		give_back();
-		if (keeps_too_much())
+		if (keeps_too_much() && (utility != NULL || !looks_only(tables)))
 			refuse_statement();
 	}
 	passed = true;
+}
+
+/*
+ * statement_done
+ *		A utility statement has ended.  What DISCARD ALL leaves the session
+ *		cannot give back.
+ */
+void
+statement_done(Node *utility)
+{
+	if (!IsA(utility, DiscardStmt) || ((DiscardStmt *) utility)->target != DISCARD_ALL)
+		return;
+	for (LedgerLimit which = 0; which < NUM_LIMITS; which++)
+	{
+		int64		limit = ledger_limit_of(which);
+
+		if (limit >= 0)
+			bases[which] = Max(bases[which],
+							   Min(ledger_held(), limit + unrefused + MOST_ABOVE_BASE));
+	}
 }

@@ -9,13 +9,12 @@
 #define SIFT_STATEMENT_H
 
 #include "ledger.h"
-#include "nodes/nodes.h"
-
-/* What small requests may pass the limit by, in each top-level statement. */
-#define STATEMENT_FLOAT		((int64) 1024 * 1024)
+#include "nodes/pg_list.h"
 
 extern void statement_limit_changed(LedgerLimit which);
 extern int64 statement_ceiling(void);
-extern void statement_check(Node *utility, bool nested);
+extern void statement_unrefused(Size bytes);
+extern void statement_check(Node *utility, List *tables);
+extern void statement_done(Node *utility);
 
 #endif							/* SIFT_STATEMENT_H */

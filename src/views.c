@@ -118,8 +118,15 @@ answer_at_any_limit(void (*list) (ReturnSetInfo *result), ReturnSetInfo *result)
 {
 	bool		paused = refuse_pause(true);
 
-	list(result);
-	refuse_pause(paused);
+	PG_TRY();
+	{
+		list(result);
+	}
+	PG_FINALLY();
+	{
+		refuse_pause(paused);
+	}
+	PG_END_TRY();
 }
 
 static const char *const kind_names[SIFT_NUM_KINDS] = {

@@ -225,13 +225,6 @@ check_all(Model *model)
 #endif
 }
 
-/* More is refused here than a statement is granted before it is cancelled. */
-static void
-forgive_refusals(void)
-{
-	QueryCancelPending = false;
-}
-
 Datum
 sift_test_random(PG_FUNCTION_ARGS)
 {
@@ -265,12 +258,10 @@ sift_test_random(PG_FUNCTION_ARGS)
 			free_chunk(&model, chunk);
 		if (i % CHECK_EVERY == 0)
 		{
-			forgive_refusals();
 			CHECK_FOR_INTERRUPTS();
 			check_all(&model);
 		}
 	}
-	forgive_refusals();
 	check_all(&model);
 	MemoryContextDelete(model.parent);
 	EXPECT_EQUAL(used_bytes(), 0);

@@ -15,6 +15,7 @@ $node->init(allows_streaming => 'logical');
 $node->append_conf('postgresql.conf', q{
 shared_preload_libraries = 'sift'
 max_prepared_transactions = 5
+autovacuum = off
 max_locks_per_transaction = 2000
 wal_level = logical
 jit = off
@@ -84,6 +85,19 @@ $node->safe_psql('postgres', "SELECT count(pg_notify('news', repeat('n', 7000) |
 is($listener->query("SELECT 'heard'") =~ /heard/ ? 1 : 0, 1, 'an idle listener at its limit is notified');
 $listener->query('SET sift.memory_limit = -1');
 $listener->quit;
+
+# A session idle in a transaction that catches up with what others have done to
+# the tables of its cursor.
+$node->safe_psql('postgres', 'CREATE TABLE wide (' . join(',', map { "c$_ int" } 1 .. 1500) . ')');
+my $idle = $node->background_psql('postgres', on_error_stop => 0);
+$idle->query('BEGIN; DECLARE c CURSOR FOR SELECT * FROM wide; FETCH 1 FROM c; SET sift.memory_limit = 0');
+for (1 .. 3)
+{
+	$node->safe_psql('postgres', 'GRANT SELECT ON wide TO PUBLIC; REVOKE SELECT ON wide FROM PUBLIC;
+		DO $$ BEGIN FOR i IN 1..120 LOOP CREATE TABLE zz (a int PRIMARY KEY, b text); DROP TABLE zz; END LOOP; END $$');
+}
+is($idle->query("ROLLBACK; SET sift.memory_limit = -1; SELECT 'alive'") =~ /alive/ ? 1 : 0, 1, 'an idle transaction at its limit catches up');
+$idle->quit;
 
 # The first of something in a session.
 survives('the first temporary table', q{SET temp_buffers = '64MB'; SET sift.memory_limit = '1MB';
@@ -174,7 +188,7 @@ DO $$ BEGIN FOR i IN 1..90 LOOP BEGIN PERFORM array_agg(g) FROM generate_series(
 		eval { $session->quit };
 	}
 }
-is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'}), 1, 'cancelled and terminated sessions are gone');
+ok($node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'client backend'}), 'cancelled and terminated sessions are gone');
 
 # The n-th request that may be refused is, for n up to 100.
 my $every = $ENV{SIFT_TEST_EVERY} || 5;
