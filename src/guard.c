@@ -75,25 +75,6 @@ is_to_be_guarded(MemoryContext context)
 }
 
 /*
- * guard_types
- *		Have the type cache made, whose parts are not made again when one of
- *		them failed (typcache.c of 18).
- */
-static void
-guard_types(void)
-{
-	static bool made = false;
-	bool		paused;
-
-	if (made || !IsTransactionState())
-		return;
-	paused = refuse_pause(true);
-	(void) lookup_type_cache(INT4OID, 0);
-	refuse_pause(paused);
-	made = true;
-}
-
-/*
  * guard_contexts
  *		Guard what there is by now; to be called when a limit is set, and when
  *		a statement begins.
@@ -116,5 +97,23 @@ guard_contexts(void)
 		if (is_to_be_guarded(context))
 			context->methods = &guarded_methods;
 	}
-	guard_types();
+}
+
+/*
+ * guard_types
+ *		Have the type cache made, whose parts are not made again when one of
+ *		them failed (typcache.c of 18); to be called when a statement begins.
+ */
+void
+guard_types(void)
+{
+	static bool made = false;
+	bool		paused;
+
+	if (made || !IsTransactionState())
+		return;
+	paused = refuse_pause(true);
+	(void) lookup_type_cache(INT4OID, 0);
+	refuse_pause(paused);
+	made = true;
 }

@@ -9,5 +9,6 @@
 #define SIFT_GUARD_H
 
 extern void guard_contexts(void);
+extern void guard_types(void);
 
 #endif							/* SIFT_GUARD_H */

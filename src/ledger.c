@@ -4,9 +4,10 @@
  *	  Who holds how many bytes, by kind, against which limit.
  *
  * Everything that Sift takes from the operating system is charged here before
- * it is taken, and this is the only place where a limit is tested.  Idle
- * memory is charged as well, so the sum of all kinds is what the process
- * really has from Sift.
+ * it is taken; what the server program takes is asked about before
+ * (ledger_fits) and charged when it is there (ledger_take).  No other place
+ * tests a limit, though more may be let through.  Idle memory is charged as
+ * well, so the sum of all kinds is what the process really has.
  *
  * A charge that does not fit is refused.  Whoever asks for memory calls
  * ledger_make_room() before that: it asks the reclaimers, in order of their

@@ -54,8 +54,9 @@ static ExecutorStart_hook_type prev_ExecutorStart_hook = NULL;
 static ProcessUtility_hook_type prev_ProcessUtility_hook = NULL;
 
 /*
- * The slot is taken here too, so that a session shows its limit before it
- * has charged anything.
+ * limit_changed
+ *		A limit was set.  The slot is taken here too, so that a session shows
+ *		its limit even where nothing that the server takes is charged.
  */
 static void
 limit_changed(LedgerLimit which, int limit_kb)
@@ -167,6 +168,7 @@ check_statement(Node *utility, List *tables)
 	if (likely(ledger_limit() < 0) || !server_heap_is_accounted())
 		return;
 	guard_contexts();
+	guard_types();
 	caches_drop_refused();
 	if (!nested)
 		statement_check(utility, tables);
