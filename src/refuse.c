@@ -27,8 +27,8 @@
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 
-/* Requests up to this are let through within the float. */
-#define SMALL_REQUEST			((Size) 64 * 1024)
+/* What is large while a message is read or parsed in vain. */
+#define LARGE_FOR_A_MESSAGE		((Size) 64 * 1024)
 
 /* What may be refused although an error is in flight, once. */
 #define LARGE_FOR_AN_ERROR		((Size) 1024 * 1024)
@@ -66,7 +66,7 @@ refuse_start(void)
 bool
 refuse_within_float(Size bytes)
 {
-	if (bytes > SMALL_REQUEST)
+	if (bytes > statement_small())
 		return caches_grant(bytes);
 	return ledger_held() + (int64) bytes <= statement_ceiling();
 }
@@ -145,7 +145,7 @@ refuse_note(void)
 static bool
 reads_message(Size bytes)
 {
-	return bytes > SMALL_REQUEST && pq_is_reading_msg() &&
+	return bytes > LARGE_FOR_A_MESSAGE && pq_is_reading_msg() &&
 		(top_level == NULL ? CurrentMemoryContext == MessageContext :
 		 PG_exception_stack != top_level);
 }
@@ -158,7 +158,7 @@ reads_message(Size bytes)
 static bool
 parses_in_vain(Size bytes)
 {
-	return bytes > SMALL_REQUEST && IsAbortedTransactionBlockState();
+	return bytes > LARGE_FOR_A_MESSAGE && IsAbortedTransactionBlockState();
 }
 
 /*

@@ -212,6 +212,8 @@ process_utility(PlannedStmt *statement, const char *query_string, bool read_only
 		prev_ProcessUtility_hook : standard_ProcessUtility;
 
 	check_statement(statement->utilityStmt, NIL);
+	if (!is_nested())
+		statement_execute(statement->utilityStmt);
 	utility_depth++;
 	PG_TRY();
 	{

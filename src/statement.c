@@ -11,7 +11,8 @@
  * its base and a float, and cannot give it back, the statement is refused,
  * unless it is one that gives memory back or asks for nothing.  What is kept
  * nevertheless, by such statements and by messages that are no statements, has
- * a bound too (MOST_ABOVE_BASE), above which there is no float.
+ * a bound too (MOST_ABOVE_BASE), above which nothing else is done and the float
+ * is just what giving back takes.
  *
  * The base of a limit is what the session may keep under it: the limit, or
  * what was held when the limit was set below that; it falls with what is
@@ -48,8 +49,11 @@
  */
 #define MOST_ABOVE_BASE			((int64) 16 * 1024 * 1024)
 
-/* Pieces that could not be refused and are not held against the session. */
-#define UNREFUSED_FROM				((Size) 64 * 1024)
+/* Requests up to this are let through within the float. */
+#define SMALL_REQUEST			((Size) 64 * 1024)
+
+/* The float of a session that keeps that much. */
+#define LAST_FLOAT				((int64) 256 * 1024)
 
 static int64 bases[NUM_LIMITS] = {-1, -1};	/* bytes; of limits that are set */
 static bool session_began = false;	/* a statement has begun */
@@ -59,6 +63,7 @@ static TimestampTz started = 0;
 static int64 held_at_start = 0; /* bytes */
 static bool passed = false;		/* it was checked, and goes through */
 static bool caches_checked = false;
+static bool giving_back = false;	/* it is executed, and gives memory back */
 
 /* Large pieces over the limit, since the session was below it; bytes. */
 static int64 unrefused = 0;
@@ -103,6 +108,7 @@ notice_statement(void)
 	held_at_start = ledger_held();
 	passed = false;
 	caches_checked = false;
+	giving_back = false;
 	if (ledger_fits(0))
 		unrefused = 0;
 	for (LedgerLimit which = 0; which < NUM_LIMITS; which++)
@@ -124,7 +130,7 @@ notice_statement(void)
 void
 statement_unrefused(Size bytes)
 {
-	if (bytes > UNREFUSED_FROM)
+	if (bytes > SMALL_REQUEST)
 		unrefused += bytes;
 }
 
@@ -143,6 +149,18 @@ allowed(int64 more)
 }
 
 /*
+ * statement_small
+ *		The bytes up to which a request is a small one.
+ *
+ * RESET ALL and its like first note what they do, in a list that may be long.
+ */
+Size
+statement_small(void)
+{
+	return giving_back ? STATEMENT_FLOAT : SMALL_REQUEST;
+}
+
+/*
  * statement_ceiling
  *		The bytes up to which small requests are let through.
  */
@@ -150,8 +168,10 @@ int64
 statement_ceiling(void)
 {
 	notice_statement();
+	if (giving_back)
+		return Max(ledger_limit(), held_at_start) + STATEMENT_FLOAT;
 	return Min(Max(ledger_limit(), held_at_start) + STATEMENT_FLOAT,
-			   allowed(MOST_ABOVE_BASE));
+			   Max(allowed(MOST_ABOVE_BASE), held_at_start + LAST_FLOAT));
 }
 
 /* Whether the session keeps more than it may. */
@@ -210,13 +230,16 @@ gives_back(Node *utility)
  *		Whether a query looks at no table, but for views of Sift's: what asks
  *		whether the session is there, and who holds what.
  *
- * Names will do: what it keeps has a bound.
+ * Names will do: what it keeps has a bound.  Above that only the views may be
+ * looked at, since a query may call any function.
  */
 static bool
 looks_only(List *tables)
 {
 	ListCell   *cell;
 
+	if (tables == NIL && held_at_start > allowed(MOST_ABOVE_BASE))
+		return false;
 	foreach(cell, tables)
 	{
 		RangeTblEntry *table = lfirst_node(RangeTblEntry, cell);
@@ -286,6 +309,17 @@ statement_check(Node *utility, List *tables)
 			refuse_statement();
 	}
 	passed = true;
+}
+
+/*
+ * statement_execute
+ *		A utility statement is executed, and not only parsed to be kept.
+ */
+void
+statement_execute(Node *utility)
+{
+	notice_statement();
+	giving_back = gives_back(utility);
 }
 
 /*

@@ -219,6 +219,6 @@ is($ended, scalar @statements, "each ${every}th request refused, up to the 100th
 cmp_ok($refused, '>', 20 * @statements / $every, "$refused requests were refused");
 is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_locks WHERE pid <> pg_backend_pid()'), 0, 'no lock is left');
 
-unlike(slurp_file($node->logfile), qr/PANIC|TRAP|terminated by signal|FATAL:  (?!terminating (connection|background worker "parallel worker") due to administrator)/, 'the server is whole');
+unlike(slurp_file($node->logfile), qr/PANIC|TRAP|terminated by signal|FATAL:  (?!terminating (connection|background worker "parallel worker") due to administrator|connection to client lost)/, 'the server is whole');
 $node->stop;
 done_testing();
