@@ -216,6 +216,8 @@ gives_back(Node *utility)
 				case TRANS_STMT_ROLLBACK:
 				case TRANS_STMT_ROLLBACK_TO:
 				case TRANS_STMT_RELEASE:
+				case TRANS_STMT_COMMIT_PREPARED:
+				case TRANS_STMT_ROLLBACK_PREPARED:
 					return true;
 				default:
 					return false;
