@@ -1,7 +1,7 @@
 -- VACUUM before 17 asks for its array of dead tuples at once, sized by the table, though it may touch little of
 -- it: a request far larger than the memory it will really use.
 -- Reported: https://github.com/tracyhenry/Kyrix/issues/120 (quotes rhaas.blogspot.com/2019/01/how-much-maintenanceworkmem-do-i-need.html); https://github.com/MbinOrg/mbin/pull/2219
--- @ends refused
+-- @ends refused on 15
 -- @slow
 -- @setup
 CREATE UNLOGGED TABLE vt (i int, pad text) WITH (autovacuum_enabled = off);
