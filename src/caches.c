@@ -53,29 +53,32 @@ static uint64 messages_seen = 0;	/* when the last statement began */
 void
 caches_drop(void)
 {
-	MemoryContext caller;
-
 	if (dropped && !refused)
 		return;
 	dropped = true;
 	refused = false;
-	/* it makes lists, and frees them */
-	caller = MemoryContextSwitchTo(TopMemoryContext);
 	InvalidateSystemCaches();
-	MemoryContextSwitchTo(caller);
 }
 
 /*
  * drop_refused
  *		MessageContext is reset: one statement has ended, the next has not
  *		begun.  Within a transaction the next statement drops them.
+ *
+ * Outside of one, only lists are made for it, and freed; not in MessageContext,
+ * whose next block may be large.
  */
 static void
 drop_refused(void *arg)
 {
+	MemoryContext caller;
+
 	called_back = true;
-	if (refused && !IsTransactionState())
-		caches_drop();
+	if (!refused || IsTransactionState())
+		return;
+	caller = MemoryContextSwitchTo(TopMemoryContext);
+	caches_drop();
+	MemoryContextSwitchTo(caller);
 }
 
 /*

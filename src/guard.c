@@ -76,14 +76,17 @@ is_to_be_guarded(MemoryContext context)
 
 /*
  * guard_contexts
- *		Guard what there is by now; to be called when a limit is set, and when
- *		a statement begins.
+ *		Guard what there is by now, once a top-level statement; to be called
+ *		when a limit is set, and when a statement begins.
  */
 void
 guard_contexts(void)
 {
-	if (!IsUnderPostmaster)
+	static TimestampTz guarded_at = -1;
+
+	if (!IsUnderPostmaster || guarded_at == GetCurrentStatementStartTimestamp())
 		return;
+	guarded_at = GetCurrentStatementStartTimestamp();
 	if (aset_methods == NULL)
 	{
 		aset_methods = TopMemoryContext->methods;

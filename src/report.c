@@ -18,6 +18,7 @@
  * context without memory, the witness, is put into the tree at the refusal, as
  * the first that is asked for its statistics; it pushes the callback.
  *
+ * An error that somebody else than mcxt.c raises after a NULL has no hint.
  * What this cannot see: that the statistics are printed for an allocation that
  * failed after one that was refused without an error, in the same statement.
  * That error gets the hint too.
@@ -33,6 +34,8 @@
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
+
+#include <ctype.h>
 
 #include "access/parallel.h"
 #include "access/xact.h"
@@ -123,12 +126,20 @@ mentioned_name(const char *message, char *name, Size size)
 	}
 }
 
-/* The first number in a message, 0 if there is none. */
+/* The first number in a message outside of quotes, 0 if there is none. */
 static int64
 number_in(const char *message)
 {
-	message += strcspn(message, "0123456789");
-	return strtoll(message, NULL, 10);
+	bool		quoted = false;
+
+	for (; *message != '\0'; message++)
+	{
+		if (*message == '"')
+			quoted = !quoted;
+		else if (!quoted && isdigit((unsigned char) *message))
+			return strtoll(message, NULL, 10);
+	}
+	return 0;
 }
 
 /*

@@ -219,8 +219,9 @@ process_utility(PlannedStmt *statement, const char *query_string, bool read_only
 	{
 		process(statement, query_string, read_only_tree, context, params,
 				environment, destination, completion);
+		/* the statement itself may be gone by now */
 		if (utility_depth == 1)
-			statement_done(statement->utilityStmt);
+			statement_done();
 	}
 	PG_FINALLY();
 	{

@@ -64,6 +64,7 @@ static int64 held_at_start = 0; /* bytes */
 static bool passed = false;		/* it was checked, and goes through */
 static bool caches_checked = false;
 static bool giving_back = false;	/* it is executed, and gives memory back */
+static bool discarding_all = false; /* it is DISCARD ALL, and executed */
 
 /* Large pieces over the limit, since the session was below it; bytes. */
 static int64 unrefused = 0;
@@ -232,16 +233,15 @@ gives_back(Node *utility)
  *		Whether a query looks at no table, but for views of Sift's: what asks
  *		whether the session is there, and who holds what.
  *
- * Names will do: what it keeps has a bound.  Above that only the views may be
- * looked at, since a query may call any function.
+ * Names will do, and the outermost query: what it keeps has a bound.  Above
+ * that only the views may be looked at, since a query may call any function.
  */
 static bool
 looks_only(List *tables)
 {
+	bool		looks = held_at_start <= allowed(MOST_ABOVE_BASE);
 	ListCell   *cell;
 
-	if (tables == NIL && held_at_start > allowed(MOST_ABOVE_BASE))
-		return false;
 	foreach(cell, tables)
 	{
 		RangeTblEntry *table = lfirst_node(RangeTblEntry, cell);
@@ -253,8 +253,9 @@ looks_only(List *tables)
 		if (table->relkind != RELKIND_VIEW || name == NULL ||
 			strncmp(name, "sift_memory_", strlen("sift_memory_")) != 0)
 			return false;
+		looks = true;
 	}
-	return true;
+	return looks;
 }
 
 /* Give back what the session can do without. */
@@ -287,9 +288,8 @@ refuse_statement(void)
  * utility: the statement, NULL for one that is planned
  * tables: the range table of that
  *
- * It is not part of another one.
- *
- * Once a top-level statement.  Raises 53200.
+ * It is not part of another one.  May be called several times for one; once it
+ * goes through it is not looked at again.  Raises 53200.
  */
 void
 statement_check(Node *utility, List *tables)
@@ -322,17 +322,19 @@ statement_execute(Node *utility)
 {
 	notice_statement();
 	giving_back = gives_back(utility);
+	discarding_all = IsA(utility, DiscardStmt) &&
+		((DiscardStmt *) utility)->target == DISCARD_ALL;
 }
 
 /*
  * statement_done
- *		A utility statement has ended.  What DISCARD ALL leaves the session
+ *		The utility statement has ended.  What DISCARD ALL leaves the session
  *		cannot give back.
  */
 void
-statement_done(Node *utility)
+statement_done(void)
 {
-	if (!IsA(utility, DiscardStmt) || ((DiscardStmt *) utility)->target != DISCARD_ALL)
+	if (!discarding_all)
 		return;
 	for (LedgerLimit which = 0; which < NUM_LIMITS; which++)
 	{

@@ -17,6 +17,6 @@ extern int64 statement_ceiling(void);
 extern void statement_unrefused(Size bytes);
 extern void statement_check(Node *utility, List *tables);
 extern void statement_execute(Node *utility);
-extern void statement_done(Node *utility);
+extern void statement_done(void);
 
 #endif							/* SIFT_STATEMENT_H */

@@ -154,7 +154,6 @@ kind_is_accounted(SiftKind kind)
 static void
 list_usage(ReturnSetInfo *result)
 {
-
 	for (int kind = 0; kind < SIFT_NUM_KINDS; kind++)
 	{
 		const SiftKindUsage *usage = &my_account->kinds[kind];
@@ -345,7 +344,11 @@ put_explained(RowBuilder *row, const ProcMemory *memory, int64 explained, bool h
 	if (memory->rss_anon <= 0 || !has_share)
 		put_null(row);
 	else
-		put(row, NumericGetDatum(int64_div_fast_to_numeric(Min(explained * 10000 / memory->rss_anon, 10000), 4)));
+	{
+		int64		share = Min(explained * 10000 / memory->rss_anon, 10000);
+
+		put(row, NumericGetDatum(int64_div_fast_to_numeric(share, 4)));
+	}
 }
 
 /*

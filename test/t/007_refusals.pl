@@ -141,7 +141,7 @@ for my $what (sort keys %piles)
 {
 	($stdout, $stderr) = run("\\o /dev/null\n$piles{$what}\n\\o\nSELECT 'peak', peak_bytes, bytes FROM sift_memory_usage WHERE kind = 'server'; DISCARD ALL; SELECT 'alive'", extra_params => [ '-U', 'other' ]);
 	my ($peak) = $stdout =~ /^peak\|(\d+)/m;
-	cmp_ok($peak, '<', (16 + 16 + 2) * 1024 * 1024, "bounded by the superuser's limit: $what");
+	ok(defined $peak && $peak < (16 + 16 + 2) * 1024 * 1024, "bounded by the superuser's limit: $what");
 	like($stdout, qr/alive$/, 'and the session is not trapped');
 }
 

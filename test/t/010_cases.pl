@@ -73,6 +73,7 @@ for my $file (sort glob(dirname(__FILE__) . '/../cases/*.sql'))
 
 	my $pid_file = $node->basedir . "/$name.pid";
 	my $script = "\\o $pid_file\nSELECT pg_backend_pid();\n\\o\n\\set VERBOSITY verbose\n$run\n;ROLLBACK;\nSELECT 'alive';\n"
+		. "SELECT 'peak', peak_bytes FROM sift_memory_usage WHERE kind = 'server';\n"
 		. "SELECT 'on record' FROM sift_memory_refusals WHERE pid = pg_backend_pid() LIMIT 1;\n"
 		. "DEALLOCATE ALL; CLOSE ALL; SELECT count(*) > 0 FROM sift_memory_usage_backends; SET sift.memory_limit = -1; SELECT 'end';\n";
 	my ($out, $err) = ('', '');
@@ -93,6 +94,8 @@ for my $file (sort glob(dirname(__FILE__) . '/../cases/*.sql'))
 	}
 	like($out, qr/^on record$/m, "$name: the refusal is on record") if $ends =~ /caught/;
 	unlike($err, qr/ERROR/, "$name: passes") if $ends =~ /passes/;
+	my ($peak) = $out =~ /^peak\|(\d+)$/m;
+	ok(defined $peak && $peak < $limit + $allowed, "$name: what was charged") if $ends !~ /outside/;
 	cmp_ok($most, '<', $limit + $allowed, sprintf('%s: most private memory %d MB', $name, $most / 1048576)) if $ends !~ /outside/;
 	note(sprintf('%s: most private memory %d MB', $name, $most / 1048576));
 	$node->safe_psql('postgres', "DROP DATABASE $name");
