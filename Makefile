@@ -20,8 +20,11 @@ OBJS = \
 	src/context_usage.o \
 	src/extent.o \
 	src/extent_map.o \
+	src/free_heap.o \
 	src/got.o \
+	src/grants.o \
 	src/guard.o \
+	src/idle.o \
 	src/ledger.o \
 	src/method_table.o \
 	src/procfs.o \
@@ -30,6 +33,7 @@ OBJS = \
 	src/refuse.o \
 	src/report.o \
 	src/row_context.o \
+	src/segments.o \
 	src/server_heap.o \
 	src/sift.o \
 	src/slots.o \

@@ -90,6 +90,24 @@ CREATE VIEW sift_memory_usage_backends AS
 
 COMMENT ON VIEW sift_memory_usage_backends IS 'memory of every process of the server';
 
+CREATE FUNCTION sift_memory_usage_total(
+    OUT limit_bytes pg_catalog.int8,
+    OUT charged_bytes pg_catalog.int8,
+    OUT peak_bytes pg_catalog.int8,
+    OUT backends pg_catalog.int8,
+    OUT refusals pg_catalog.int8)
+RETURNS SETOF pg_catalog.record
+AS 'MODULE_PATHNAME', 'sift_memory_usage_total_1_0'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION sift_memory_usage_total() IS 'memory of all backends together';
+
+CREATE VIEW sift_memory_usage_total AS
+    SELECT limit_bytes, charged_bytes, peak_bytes, backends, refusals
+    FROM sift_memory_usage_total();
+
+COMMENT ON VIEW sift_memory_usage_total IS 'memory of all backends together';
+
 CREATE FUNCTION sift_memory_refusals(
     OUT at pg_catalog.timestamptz,
     OUT pid pg_catalog.int4,
@@ -134,4 +152,5 @@ COMMENT ON FUNCTION sift_reset_peak() IS
 GRANT SELECT ON sift_memory_usage TO PUBLIC;
 GRANT SELECT ON sift_memory_usage_contexts TO PUBLIC;
 GRANT SELECT ON sift_memory_usage_backends TO PUBLIC;
+GRANT SELECT ON sift_memory_usage_total TO PUBLIC;
 GRANT SELECT ON sift_memory_refusals TO PUBLIC;

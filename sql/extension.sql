@@ -17,7 +17,7 @@ FROM pg_extension WHERE extname = 'sift';
 SELECT * FROM "Sift's own".sift_memory_usage WHERE kind <> 'server';
 SELECT bytes > 0 AS held, peak_bytes >= bytes AS peak, blocks, refusals FROM "Sift's own".sift_memory_usage WHERE kind = 'server';
 SELECT * FROM "Sift's own".sift_memory_usage_contexts;
-SELECT "Sift's own".sift_trim();
+SELECT "Sift's own".sift_trim() >= 0 AS trimmed;
 SELECT "Sift's own".sift_reset_peak();
 
 -- the extension can move

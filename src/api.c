@@ -86,7 +86,7 @@ api_register_reclaimer(const char *name, int cost, SiftReclaimer callback, void 
 static void
 api_usage(SiftUsageData *usage)
 {
-	*usage = *my_account;
+	slots_usage(my_slot, usage);
 }
 
 static void

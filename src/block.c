@@ -72,7 +72,7 @@ start(SiftKind kind)
 		ledger_refuse(kind, REFUSED_BY_SYSTEM);
 		return false;
 	}
-	ledger_add_reclaimer("idle blocks", 0, pool_reclaim, NULL);
+	ledger_add_reclaimer("idle blocks", COST_OF_IDLE_BLOCKS, pool_reclaim, NULL);
 	table_size = 1;
 	return true;
 }

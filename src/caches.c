@@ -163,7 +163,7 @@ void
 caches_check(void)
 {
 	messages_seen = SharedInvalidMessageCounter;
-	if (ledger_fits(0))
+	if (ledger_is_within_limits())
 	{
 		granted = 0;
 		dropped = false;

@@ -216,7 +216,7 @@ call_sites_learn(void)
 	}
 	PG_FINALLY();
 	{
-		why = got_restore();
+		why = got_restore(redirections);
 		MemoryContextDelete(parent);
 	}
 	PG_END_TRY();

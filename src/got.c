@@ -9,8 +9,8 @@
  * functions.  Most programs have their table made read-only after it has been
  * filled in (RELRO); it is made writable for that moment.
  *
- * All slots are redirected or none is: everything is looked up and checked
- * before the first is written.
+ * All slots of a list are redirected or none is: everything is looked up and
+ * checked before the first is written.
  *
  * What this cannot do: other systems than Linux with the GNU C library on
  * x86-64 and arm64, programs that are linked statically, and calls that the
@@ -57,6 +57,7 @@
 
 typedef struct Slot
 {
+	const GotRedirection *list; /* that it is redirected by */
 	void	  **at;
 	void	   *original;		/* what it held before */
 	void	   *replacement;
@@ -204,7 +205,8 @@ resolve(const Program *program, const char *name, void *value)
  *		Note a slot that is to be redirected; NULL, or why it cannot be.
  */
 static const char *
-add_slot(const Program *program, const GotRedirection *redirection, void **at)
+add_slot(const Program *program, const GotRedirection *list,
+		 const GotRedirection *redirection, void **at)
 {
 	void	   *original = resolve(program, redirection->name, *at);
 
@@ -215,6 +217,7 @@ add_slot(const Program *program, const GotRedirection *redirection, void **at)
 	if (nslots == MAX_SLOTS)
 		return failure("too many slots", redirection->name);
 	*redirection->original = original;
+	slots[nslots].list = list;
 	slots[nslots].at = at;
 	slots[nslots].original = *at;
 	slots[nslots].replacement = redirection->replacement;
@@ -245,7 +248,7 @@ find_slots(const Program *program, const GotRedirection *list, int count)
 			for (int k = 0; k < count && why == NULL; k++)
 			{
 				if (strcmp(name, list[k].name) == 0)
-					why = add_slot(program, &list[k],
+					why = add_slot(program, list, &list[k],
 								   (void **) (program->base + relocation->r_offset));
 			}
 			if (why != NULL)
@@ -264,24 +267,34 @@ protect(const Program *program, int access)
 				 program->relro_end - program->relro_start, access) == 0;
 }
 
+/* Set the slots of a list to their replacements, or to what they held before. */
+static void
+set_slots(const GotRedirection *list, bool redirected)
+{
+	for (int i = 0; i < nslots; i++)
+	{
+		if (slots[i].list == list)
+			__atomic_store_n(slots[i].at,
+							 redirected ? slots[i].replacement : slots[i].original,
+							 __ATOMIC_RELEASE);
+	}
+}
+
 /*
  * write_slots
- *		Set the slots to their replacements, or to what they held before.
+ *		The same, in a table that is made writable for that.
  *
  * Should the table not become read-only again, it is as before in all else.
  */
 static const char *
-write_slots(const Program *program, bool redirected)
+write_slots(const Program *program, const GotRedirection *list, bool redirected)
 {
 	if (!protect(program, PROT_READ | PROT_WRITE))
 		return failure("cannot make the table of imported functions writable", strerror(errno));
-	for (int i = 0; i < nslots; i++)
-		__atomic_store_n(slots[i].at, redirected ? slots[i].replacement : slots[i].original,
-						 __ATOMIC_RELEASE);
+	set_slots(list, redirected);
 	if (protect(program, PROT_READ))
 		return NULL;
-	for (int i = 0; i < nslots; i++)
-		__atomic_store_n(slots[i].at, slots[i].original, __ATOMIC_RELEASE);
+	set_slots(list, false);
 	return failure("cannot make the table of imported functions read-only again", strerror(errno));
 }
 
@@ -290,39 +303,45 @@ write_slots(const Program *program, bool redirected)
  *		Redirect every function of the list that the program imports.
  *
  * Returns NULL, or the reason why nothing was changed; the string stays valid
- * until the next call.  Not to be called again before got_restore().
+ * until the next call.  Once for a list, which stays where it is; a function
+ * is in one list only.
  */
 const char *
 got_redirect(const GotRedirection *list, int count)
 {
 	Program		program = {0};
+	int			before = nslots;
 	const char *why;
 
 	dl_iterate_phdr(find_program, &program);
 	if (!program.found || !read_dynamic(&program))
 		return "the server program has no table of imported functions";
-	nslots = 0;
 	for (int i = 0; i < count; i++)
 		*list[i].original = NULL;
 	why = find_slots(&program, list, count);
 	if (why == NULL)
-		why = write_slots(&program, true);
+		why = write_slots(&program, list, true);
 	if (why != NULL)
-		nslots = 0;
+		nslots = before;
 	return why;
 }
 
 /*
  * got_restore
- *		Let every slot lead to where it did; NULL, or why that failed.
+ *		Let the slots of the list that was redirected last lead to where they
+ *		did; NULL, or why that failed.
  */
 const char *
-got_restore(void)
+got_restore(const GotRedirection *list)
 {
 	Program		program = {0};
+	const char *why;
 
 	dl_iterate_phdr(find_program, &program);
-	return write_slots(&program, false);
+	why = write_slots(&program, list, false);
+	while (why == NULL && nslots > 0 && slots[nslots - 1].list == list)
+		nslots--;
+	return why;
 }
 
 #else							/* !GOT_SUPPORTED */
@@ -334,7 +353,7 @@ got_redirect(const GotRedirection *list, int count)
 }
 
 const char *
-got_restore(void)
+got_restore(const GotRedirection *list)
 {
 	return NULL;
 }

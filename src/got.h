@@ -18,6 +18,6 @@ typedef struct GotRedirection
 } GotRedirection;
 
 extern const char *got_redirect(const GotRedirection *list, int count);
-extern const char *got_restore(void);
+extern const char *got_restore(const GotRedirection *list);
 
 #endif							/* SIFT_GOT_H */

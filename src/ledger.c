@@ -5,8 +5,8 @@
  *
  * Everything that Sift takes from the operating system is charged here before
  * it is taken; what the server program takes is asked about before
- * (ledger_fits) and charged when it is there (ledger_take).  No other place
- * tests a limit, though more may be let through.  Idle memory is charged as
+ * (ledger_fits) and charged when it is there (ledger_take).  Limits are tested
+ * here, by way of grants.c, though more may be let through.  Idle memory is charged as
  * well, so the sum of all kinds is what the process really has.
  *
  * A charge that does not fit is refused.  Whoever asks for memory calls
@@ -43,45 +43,105 @@ static Reclaimer *reclaimers = NULL;
 static bool reclaiming = false; /* no reclaimer is asked from within another */
 static int64 refuse_countdown = 0;	/* charges until the one refused for a test */
 static bool counting_down = false;	/* a test has them counted */
-static int64 limits[NUM_LIMITS] = {-1, -1}; /* bytes */
+static int64 session_limits[NUM_SESSION_LIMITS] = {-1, -1}; /* bytes */
+static GrantResult last_draw = GRANTED;
+
+/* Which of the limits of the session counts. */
+static LedgerLimit
+limit_in_effect(void)
+{
+	return (uint64) session_limits[LIMIT_OF_SUPERUSER] < (uint64) session_limits[LIMIT_OF_USER] ?
+		LIMIT_OF_SUPERUSER : LIMIT_OF_USER;
+}
 
 /*
  * ledger_set_limit
- *		Set one of the limits in kB, -1 for none; the smaller one counts.
+ *		Set one of the limits, -1 for none: the total in MB, the others in kB.
  *
  * A limit below what is held takes nothing away; nothing more is granted
  * until it fits.
  */
 void
-ledger_set_limit(LedgerLimit which, int limit_kb)
+ledger_set_limit(LedgerLimit which, int limit)
 {
-	limits[which] = limit_kb < 0 ? -1 : (int64) limit_kb * 1024;
-	my_account->limit_bytes = limits[ledger_limit_in_effect()];
+	if (which == LIMIT_OF_TOTAL)
+		grants_set_total_limit(limit);
+	else
+	{
+		session_limits[which] = limit < 0 ? -1 : (int64) limit * 1024;
+		my_account->limit_bytes = session_limits[limit_in_effect()];
+		grants_give_back(0);
+	}
 }
 
 /* A limit in bytes, -1 for none. */
 int64
 ledger_limit_of(LedgerLimit which)
 {
-	return limits[which];
+	return which == LIMIT_OF_TOTAL ? grants_total_limit() : session_limits[which];
 }
 
 /*
- * ledger_limit_in_effect
- *		Which of the limits counts.
+ * ledger_limit_passed
+ *		The limit that the last request which did not fit would pass.
  */
 LedgerLimit
-ledger_limit_in_effect(void)
+ledger_limit_passed(void)
 {
-	return (uint64) limits[LIMIT_OF_SUPERUSER] < (uint64) limits[LIMIT_OF_USER] ?
-		LIMIT_OF_SUPERUSER : LIMIT_OF_USER;
+	return last_draw == OVER_TOTAL_LIMIT ? LIMIT_OF_TOTAL : limit_in_effect();
 }
 
 /* The setting of a limit, for messages. */
 const char *
 ledger_limit_name(LedgerLimit which)
 {
-	return which == LIMIT_OF_SUPERUSER ? "sift.max_memory_limit" : "sift.memory_limit";
+	static const char *const names[NUM_LIMITS] = {
+		[LIMIT_OF_USER] = "sift.memory_limit",
+		[LIMIT_OF_SUPERUSER] = "sift.max_memory_limit",
+		[LIMIT_OF_TOTAL] = "sift.total_memory_limit"
+	};
+
+	return names[which];
+}
+
+/*
+ * ledger_draw
+ *		Whether that many bytes more would pass no limit, where that cannot be
+ *		told from what was granted before.
+ */
+bool
+ledger_draw(Size bytes)
+{
+	if (unlikely(!slots_attached))
+		grants_attach();
+	last_draw = grants_draw(bytes);
+	return last_draw == GRANTED;
+}
+
+/*
+ * ledger_draw_beside
+ *		Charge the session with bytes that are not in this process's account.
+ *
+ * force: whatever the limits say
+ */
+bool
+ledger_draw_beside(Size bytes, bool force)
+{
+	if (unlikely(!slots_attached))
+		grants_attach();
+	last_draw = grants_take_beside(bytes, force);
+	return last_draw == GRANTED;
+}
+
+/*
+ * ledger_is_within_limits
+ *		Whether no limit is passed now.  (ledger_fits(0) goes by what was granted
+ *		before; others may have taken more since.)
+ */
+bool
+ledger_is_within_limits(void)
+{
+	return ledger_draw(0);
 }
 
 /* Tells whose code an error came from. */
@@ -121,28 +181,33 @@ call_reclaimer(Reclaimer *reclaimer, Size wanted)
 static Size
 to_give_back(Size wanted, bool by_limit)
 {
-	if (!by_limit || my_account->limit_bytes < 0)
+	if (!by_limit)
 		return wanted;
-	return my_account->charged_bytes + wanted - my_account->limit_bytes;
+	if (ledger_limit_passed() == LIMIT_OF_TOTAL)
+		return wanted - Min(grants_total_room(), (int64) wanted);
+	return wanted - Min(my_account->limit_bytes - ledger_held(), (int64) wanted);
 }
 
 /*
  * ask_reclaimers
  *		Ask the reclaimers of this cost or less, as long as it takes.
  *
- * What extensions give back becomes idle memory first, so Sift's own
- * reclaimer, of cost 0, is asked again after each of theirs.
+ * What extensions give back becomes idle memory or free heap first, so Sift's
+ * own reclaimers are asked again after each of theirs.
  */
 static void
 ask_reclaimers(Size wanted, bool by_limit, int most_cost)
 {
 	for (Reclaimer *r = reclaimers; r != NULL && r->cost <= most_cost; r = r->next)
 	{
-		if (by_limit && ledger_fits(wanted))
+		if (by_limit && ledger_draw(wanted))
 			return;
+		/* the free heap counts in the total alone */
+		if (r->cost == COST_OF_FREE_HEAP && by_limit && ledger_limit_passed() != LIMIT_OF_TOTAL)
+			continue;
 		call_reclaimer(r, to_give_back(wanted, by_limit));
-		if (r->cost > 0)
-			ask_reclaimers(wanted, by_limit, 0);
+		if (r->cost > COST_OF_FREE_HEAP)
+			ask_reclaimers(wanted, by_limit, COST_OF_FREE_HEAP);
 	}
 }
 
@@ -152,8 +217,8 @@ ask_reclaimers(Size wanted, bool by_limit, int most_cost)
  *
  * by_limit: until "wanted" bytes would fit; else all of them, since something
  *		other than the limit is in the way
- * whom: in a critical section, where an error would be a PANIC, extensions
- *		are not asked in any case
+ * whom: in a critical section, where an error would be a PANIC, and while a
+ *		lock is held extensions are not asked in any case
  *
  * Returns whether blocks or idle memory were given back; the caller then looks
  * again at what it needs.  Raises what a reclaimer raises.
@@ -166,8 +231,10 @@ ledger_make_room(Size wanted, bool by_limit, Reclaimers whom)
 	if (reclaiming)
 		return false;
 	ask_reclaimers(wanted, by_limit,
-				   whom == IDLE_BLOCKS || CritSectionCount > 0 ? 0 : INT_MAX);
+				   whom == OWN_RECLAIMERS || CritSectionCount > 0 || InterruptHoldoffCount > 0 ?
+				   COST_OF_FREE_HEAP : INT_MAX);
 	return my_account->charged_bytes < before.charged_bytes ||
+		my_account->free_heap_bytes < before.free_heap_bytes ||
 		my_account->kinds[SIFT_IDLE].bytes > before.kinds[SIFT_IDLE].bytes;
 }
 
@@ -209,7 +276,7 @@ ledger_charge(SiftKind kind, Size bytes, Size spare)
 	SiftUsageData *account;
 
 	if (unlikely(!slots_attached))
-		slots_attach();
+		grants_attach();
 	account = my_account;
 	if (unlikely(counting_down) && ledger_count_down())
 	{
@@ -224,6 +291,8 @@ ledger_charge(SiftKind kind, Size bytes, Size spare)
 	account->charged_bytes += bytes + spare;
 	account->kinds[kind].bytes += bytes;
 	account->kinds[SIFT_IDLE].bytes += spare;
+	if (unlikely(account->charged_bytes > grant_window.top))
+		grants_cover();
 	return true;
 }
 
@@ -250,9 +319,12 @@ void
 ledger_refuse(SiftKind kind, RefusalReason reason)
 {
 	ledger_last_refusal.reason = reason;
+	ledger_last_refusal.limit = ledger_limit_passed();
 	ledger_last_refusal.kind = kind;
 	ledger_last_refusal.saved_errno = errno;
 	my_account->kinds[kind].refusals++;
+	if (reason == REFUSED_BY_LIMIT && ledger_last_refusal.limit == LIMIT_OF_TOTAL)
+		pg_atomic_fetch_add_u64(&my_total->refusals, 1);
 }
 
 /* A request over the limit was let through. */
@@ -309,6 +381,7 @@ ledger_reset_peak(void)
 	my_account->peak_bytes = my_account->charged_bytes;
 	for (int kind = 0; kind < SIFT_NUM_KINDS; kind++)
 		my_account->kinds[kind].peak_bytes = my_account->kinds[kind].bytes;
+	grants_reset_peak();
 }
 
 /*

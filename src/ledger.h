@@ -8,16 +8,18 @@
 #ifndef SIFT_LEDGER_H
 #define SIFT_LEDGER_H
 
-#include "slots.h"
+#include "grants.h"
 
-/* The limits of a session; the smaller one is in effect. */
+/* The limits.  Of the first two, a session's, the smaller one is in effect. */
 typedef enum LedgerLimit
 {
 	LIMIT_OF_USER,				/* sift.memory_limit */
-	LIMIT_OF_SUPERUSER			/* sift.max_memory_limit */
+	LIMIT_OF_SUPERUSER,			/* sift.max_memory_limit */
+	LIMIT_OF_TOTAL				/* sift.total_memory_limit */
 } LedgerLimit;
 
-#define NUM_LIMITS				(LIMIT_OF_SUPERUSER + 1)
+#define NUM_SESSION_LIMITS		(LIMIT_OF_SUPERUSER + 1)
+#define NUM_LIMITS				(LIMIT_OF_TOTAL + 1)
 
 /* Why the last request was turned down. */
 typedef enum RefusalReason
@@ -31,6 +33,7 @@ typedef enum RefusalReason
 typedef struct Refusal
 {
 	RefusalReason reason;
+	LedgerLimit limit;			/* for REFUSED_BY_LIMIT */
 	SiftKind	kind;
 	int			saved_errno;	/* for REFUSED_BY_SYSTEM */
 } Refusal;
@@ -40,14 +43,21 @@ extern Refusal ledger_last_refusal;
 /* Whom ledger_make_room() asks. */
 typedef enum Reclaimers
 {
-	IDLE_BLOCKS,				/* Sift's own pool, which cannot fail */
+	OWN_RECLAIMERS,				/* Sift's, which cannot fail */
 	ALL_RECLAIMERS				/* those of extensions too, which may raise */
 } Reclaimers;
 
-extern void ledger_set_limit(LedgerLimit which, int limit_kb);
+/* Costs of Sift's own reclaimers; those of extensions are 1 and more. */
+#define COST_OF_IDLE_BLOCKS		(-1)
+#define COST_OF_FREE_HEAP		0
+
+extern void ledger_set_limit(LedgerLimit which, int limit);
 extern const char *ledger_limit_name(LedgerLimit which);
-extern LedgerLimit ledger_limit_in_effect(void);
 extern int64 ledger_limit_of(LedgerLimit which);
+extern LedgerLimit ledger_limit_passed(void);
+extern bool ledger_draw(Size bytes);
+extern bool ledger_draw_beside(Size bytes, bool force);
+extern bool ledger_is_within_limits(void);
 
 extern bool ledger_make_room(Size wanted, bool by_limit, Reclaimers whom);
 extern bool ledger_charge(SiftKind kind, Size bytes, Size spare);
@@ -71,14 +81,14 @@ ledger_bytes(SiftKind kind)
 	return my_account->kinds[kind].bytes;
 }
 
-/* Bytes that are held of all kinds. */
+/* Bytes that are held of all kinds, by the whole session. */
 static inline int64
 ledger_held(void)
 {
-	return my_account->charged_bytes;
+	return grants_session_held();
 }
 
-/* The limit in effect in bytes, -1 without one. */
+/* The limit of the session that is in effect in bytes, -1 without one. */
 static inline int64
 ledger_limit(void)
 {
@@ -89,13 +99,13 @@ ledger_limit(void)
  * ledger_fits
  *		Whether that many bytes more would pass no limit.
  *
- * 0 bytes do not fit either while more is held than the limit allows.  No
- * limit, -1, is the largest of all unsigned numbers.
+ * 0 bytes do not fit either while more is held than a limit allows.
  */
 static inline bool
 ledger_fits(Size bytes)
 {
-	return (uint64) my_account->charged_bytes + bytes <= (uint64) my_account->limit_bytes;
+	return likely((uint64) my_account->charged_bytes + bytes <= (uint64) grant_window.fits) ||
+		ledger_draw(bytes);
 }
 
 /* Note the most that a kind has held. */
@@ -110,7 +120,7 @@ ledger_note_peak(SiftKind kind)
 
 /*
  * ledger_take
- *		Charge what is there already, whatever the limit says.
+ *		Charge what is there already, whatever the limits say.
  */
 static inline void
 ledger_take(SiftKind kind, Size bytes)
@@ -118,10 +128,12 @@ ledger_take(SiftKind kind, Size bytes)
 	SiftUsageData *account;
 
 	if (unlikely(!slots_attached))
-		slots_attach();
+		grants_attach();
 	account = my_account;
 	account->charged_bytes += bytes;
 	account->kinds[kind].bytes += bytes;
+	if (unlikely(account->charged_bytes > grant_window.top))
+		grants_cover();
 	if (account->charged_bytes > account->peak_bytes)
 		account->peak_bytes = account->charged_bytes;
 	ledger_note_peak(kind);
@@ -136,6 +148,8 @@ ledger_release(SiftKind kind, Size bytes)
 {
 	my_account->charged_bytes -= bytes;
 	my_account->kinds[kind].bytes -= bytes;
+	if (unlikely(my_account->charged_bytes < grant_window.bottom))
+		grants_give_back(GRANT_SIZE);
 }
 
 #endif							/* SIFT_LEDGER_H */

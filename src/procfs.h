@@ -21,6 +21,7 @@ typedef struct ProcMemory
 #define PROC_TITLE_SIZE			64
 
 extern Size procfs_own_address_space(void);
+extern int64 procfs_own_private_memory(void);
 extern bool procfs_memory(int pid, ProcMemory *memory);
 extern List *procfs_children(int parent_pid);
 extern void procfs_title(int pid, char *title);

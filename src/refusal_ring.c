@@ -166,7 +166,7 @@ refusal_ring_add(SiftKind kind, Size requested, const char *context_name)
 	last.kind = kind;
 	last.requested_bytes = requested;
 	last.charged_bytes = ledger_held();
-	last.limit_bytes = ledger_limit();
+	last.limit_bytes = ledger_limit_of(ledger_last_refusal.limit);
 	find_top_contexts(&last);
 
 	SpinLockAcquire(&ring->mutex);

@@ -79,22 +79,47 @@ count_buffer_lock(LWLock *lock, LWLockMode mode, void *count)
 }
 
 /*
+ * The locks of what is shared for one parallel statement, and goes with it.
+ * Those of statistics and of what lives longer are not among them.
+ */
+static void
+count_parallel_lock(LWLock *lock, LWLockMode mode, void *count)
+{
+	if (lock->tranche == LWTRANCHE_PARALLEL_HASH_JOIN ||
+		lock->tranche == LWTRANCHE_PARALLEL_QUERY_DSA)
+		(*(uint32 *) count)++;
+}
+
+/*
  * interrupts_held_off
- *		Whether something other than locks of buffers holds off interrupts.
+ *		Whether something other than harmless locks holds off interrupts.
  *
  * Each lock holds them off once, and an ERROR releases locks.  ANALYZE copies
- * its whole sample under the lock of a buffer; what holds other locks changes
- * shared memory, and may leave it half changed.
+ * its whole sample under the lock of a buffer, and a segment is made under
+ * locks of the parallel statement that it is for; what holds other locks
+ * changes shared memory, and may leave it half changed.
  */
 static bool
-interrupts_held_off(void)
+interrupts_held_off(RefusedFor purpose)
 {
 	uint32		locks = 0;
 
 	if (InterruptHoldoffCount == 0)
 		return false;
-	ForEachLWLockHeldByMe(count_buffer_lock, &locks);
+	ForEachLWLockHeldByMe(purpose == FOR_SEGMENT ? count_parallel_lock : count_buffer_lock,
+						  &locks);
 	return InterruptHoldoffCount > locks;
+}
+
+/*
+ * refuse_is_for_server
+ *		Whether a segment that is made now is for more than this session: locks
+ *		are held that are not of a parallel statement.
+ */
+bool
+refuse_is_for_server(void)
+{
+	return interrupts_held_off(FOR_SEGMENT);
 }
 
 static bool
@@ -191,10 +216,10 @@ refuse_serves_client(void)
  * bytes: what is asked for
  */
 bool
-refuse_is_safe(Size bytes)
+refuse_is_safe(Size bytes, RefusedFor purpose)
 {
 	if (paused || !refuse_serves_client() || !IsNormalProcessingMode() ||
-		CritSectionCount > 0 || interrupts_held_off() ||
+		CritSectionCount > 0 || interrupts_held_off(purpose) ||
 		PG_exception_stack == NULL || ExitOnAnyError || proc_exit_inprogress)
 		return false;
 	if (!reads_message(bytes) &&

@@ -65,9 +65,6 @@ static Refusal refusal;			/* the one that "state" is about */
 static MemoryContextData witness;
 static MemoryContext error_copy = NULL; /* made before there is an error */
 
-#define kind_kb(kind) \
-	((my_account->kinds[kind].bytes + 1023) / 1024)
-
 /*
  * report_limit_hint
  *		For ereport: the hint that a limit is passed, and what is held.
@@ -75,15 +72,23 @@ static MemoryContext error_copy = NULL; /* made before there is an error */
  * advice: a sentence that follows, "" for none
  */
 int
-report_limit_hint(const char *advice)
+report_limit_hint(LedgerLimit limit, const char *advice)
 {
-	return errhint("%s is %lld kB; held are %lld kB: row %lld kB, batch %lld kB, large %lld kB, idle %lld kB, server %lld kB.%s%s",
-				   ledger_limit_name(ledger_limit_in_effect()),
-				   (long long) ledger_limit() / 1024,
-				   (long long) (ledger_held() + 1023) / 1024,
-				   (long long) kind_kb(SIFT_ROW), (long long) kind_kb(SIFT_BATCH),
-				   (long long) kind_kb(SIFT_LARGE), (long long) kind_kb(SIFT_IDLE),
-				   (long long) kind_kb(SIFT_SERVER),
+	SiftUsageData held;
+	char		all[64] = "";
+	long long	kb[SIFT_NUM_KINDS];
+
+	slots_session_usage(&held);
+	for (int kind = 0; kind < SIFT_NUM_KINDS; kind++)
+		kb[kind] = (held.kinds[kind].bytes + 1023) / 1024;
+	if (limit == LIMIT_OF_TOTAL)
+		snprintf(all, sizeof(all), " all backends hold %lld kB;",
+				 (long long) (grants_total_held() + 1023) / 1024);
+	return errhint("%s is %lld kB;%s held are %lld kB: row %lld kB, batch %lld kB, large %lld kB, idle %lld kB, server %lld kB, shared %lld kB.%s%s",
+				   ledger_limit_name(limit), (long long) ledger_limit_of(limit) / 1024, all,
+				   (long long) (held.charged_bytes + 1023) / 1024,
+				   kb[SIFT_ROW], kb[SIFT_BATCH], kb[SIFT_LARGE], kb[SIFT_IDLE],
+				   kb[SIFT_SERVER], kb[SIFT_SHARED],
 				   advice[0] != '\0' ? " " : "", advice);
 }
 
@@ -193,7 +198,7 @@ add_hint(void *arg)
 	switch (refusal.reason)
 	{
 		case REFUSED_BY_LIMIT:
-			report_limit_hint(is_vacuum() ? "VACUUM takes up to maintenance_work_mem." : "");
+			report_limit_hint(refusal.limit, is_vacuum() ? "VACUUM takes up to maintenance_work_mem." : "");
 			break;
 		case REFUSED_BY_SYSTEM:
 			errhint("The operating system gave no memory: %s.",

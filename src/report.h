@@ -8,6 +8,8 @@
 #ifndef SIFT_REPORT_H
 #define SIFT_REPORT_H
 
+#include "ledger.h"
+
 /* What becomes of a refusal. */
 typedef enum RefusalOutcome
 {
@@ -20,6 +22,6 @@ extern void report_start(void);
 extern void report_refusal(const char *context_name, Size requested,
 						   RefusalOutcome outcome);
 extern void report_forget(void);
-extern int	report_limit_hint(const char *advice);
+extern int	report_limit_hint(LedgerLimit limit, const char *advice);
 
 #endif							/* SIFT_REPORT_H */

@@ -24,24 +24,15 @@
 
 #include <dlfcn.h>
 #include <malloc.h>
-#include <unistd.h>
 
 #include "call_sites.h"
-#include "compat.h"
+#include "free_heap.h"
 #include "got.h"
 #include "ledger.h"
 #include "refuse.h"
 #include "report.h"
 #include "server_heap.h"
 #include "statement.h"
-
-/* The C library's own figures; its older call for them overflows. */
-#ifdef __GLIBC__
-#include <gnu/libc-version.h>
-#if __GLIBC_PREREQ(2, 33)
-#define HAVE_MALLINFO2			1
-#endif
-#endif
 
 static void *(*real_malloc) (size_t size);
 static void *(*real_calloc) (size_t count, size_t size);
@@ -55,92 +46,12 @@ static char *(*real_realpath) (const char *path, char *resolved);
 static char *(*real_realpath_chk) (const char *path, char *resolved, size_t size);
 
 static bool accounted = false;	/* calls are redirected */
-static bool is_glibc = false;	/* they lead on to the C library itself */
-
-/* Pieces whose coming and going is worth a look at the heap. */
-#define LARGE_PIECE				((Size) 128 * 1024)
 
 /* Bytes that a piece of memory is charged with. */
 static inline Size
 piece_size(void *pointer)
 {
 	return malloc_usable_size(pointer) + sizeof(size_t);
-}
-
-/* ----------------------------------------------------------------
- *		Free memory that the C library keeps
- * ----------------------------------------------------------------
- */
-
-#ifdef HAVE_MALLINFO2
-
-static const void *heap_end = NULL; /* when it was looked at last */
-static int64 bytes_then = 0;
-static int64 free_pieces_then = 0;
-
-/*
- * look_at_heap
- *		Publish the free memory, and set the count right if it is too high.
- *
- * mallinfo2() looks at every free piece, which can take milliseconds: see
- * heap_has_changed().
- */
-static pg_noinline void
-look_at_heap(void)
-{
-	struct mallinfo2 info = mallinfo2();
-	int64		in_use = info.uordblks + info.hblkhd;
-
-	my_account->free_heap_bytes = info.fordblks;
-	if ((int64) ledger_bytes(SIFT_SERVER) > in_use)
-		ledger_release(SIFT_SERVER, ledger_bytes(SIFT_SERVER) - in_use);
-	heap_end = sbrk(0);
-	bytes_then = ledger_bytes(SIFT_SERVER);
-	free_pieces_then = info.ordblks;
-}
-
-/*
- * heap_has_changed
- *		Whether so much has changed since the last look that it is worth one.
- *
- * least: bytes
- * each: and bytes for each free piece that there was then
- */
-static inline bool
-heap_has_changed(int64 least, int64 each)
-{
-	int64		change = (int64) ledger_bytes(SIFT_SERVER) - bytes_then;
-
-	return (change < 0 ? -change : change) >= Max(least, free_pieces_then * each);
-}
-
-#endif
-
-/*
- * server_heap_publish
- *		Publish the free memory; to be called at the end of a transaction.
- */
-void
-server_heap_publish(void)
-{
-#ifdef HAVE_MALLINFO2
-	if (is_glibc && (sbrk(0) != heap_end || heap_has_changed(256 * 1024, 64)))
-		look_at_heap();
-#endif
-}
-
-/*
- * within_statement
- *		The same after a piece of that many bytes was taken or freed.
- */
-static inline void
-within_statement(Size bytes)
-{
-#ifdef HAVE_MALLINFO2
-	if (unlikely(bytes >= LARGE_PIECE) && is_glibc &&
-		heap_has_changed(4 * 1024 * 1024, 1024))
-		look_at_heap();
-#endif
 }
 
 /* ----------------------------------------------------------------
@@ -164,12 +75,10 @@ waive(Size bytes, bool by_context)
 static bool
 may_pass(Size growth, const void *site)
 {
-	if (!call_site_is_context(site) || !refuse_is_safe(growth) ||
+	if (!call_site_is_context(site) || !refuse_is_safe(growth, FOR_MEMORY) ||
 		refuse_within_float(growth))
 		return true;
-	/* code of an extension is not called with a lock held */
-	if (InterruptHoldoffCount == 0)
-		ledger_make_room(growth, true, ALL_RECLAIMERS);
+	ledger_make_room(growth, true, ALL_RECLAIMERS);
 	return ledger_fits(growth);
 }
 
@@ -182,7 +91,7 @@ static bool
 may_pass_test(Size growth, Size requested, const void *site)
 {
 	return !call_site_is_context(site) || call_site_tries_smaller(site, requested) ||
-		!refuse_is_safe(growth) || !ledger_count_down();
+		!refuse_is_safe(growth, FOR_MEMORY) || !ledger_count_down();
 }
 
 /*
@@ -200,15 +109,18 @@ static pg_noinline bool
 over_limit(Size growth, Size requested, const void *site)
 {
 	bool		test = ledger_is_counting_down();
+	int			saved_errno = errno;
 
 	if (refuse_serves_client())
-		ledger_make_room(growth, true, IDLE_BLOCKS);
+		ledger_make_room(growth, true, OWN_RECLAIMERS);
+	errno = saved_errno;
 	if (ledger_fits(growth))
 		return false;
 	if (test ? may_pass_test(growth, requested, site) : may_pass(growth, site))
 	{
 		if (!ledger_fits(growth))
 			waive(growth, call_site_is_context(site));
+		errno = saved_errno;
 		return false;
 	}
 	if (!call_site_tries_smaller(site, requested))
@@ -230,7 +142,8 @@ charge(void *pointer)
 		Size		bytes = piece_size(pointer);
 
 		ledger_take(SIFT_SERVER, bytes);
-		within_statement(bytes);
+		if (unlikely(bytes >= LARGE_PIECE))
+			free_heap_changed(bytes);
 	}
 	return pointer;
 }
@@ -279,7 +192,8 @@ accounted_free(void *pointer)
 
 		release(bytes);
 		real_free(pointer);
-		within_statement(bytes);
+		if (unlikely(bytes >= LARGE_PIECE))
+			free_heap_changed(0);
 	}
 }
 
@@ -359,11 +273,6 @@ static const GotRedirection redirections[] = {
 	{"__realpath_chk", accounted_realpath_chk, (void **) &real_realpath_chk}
 };
 
-/* ----------------------------------------------------------------
- *		The C library's own figures
- * ----------------------------------------------------------------
- */
-
 /* The object, program or library, that an address belongs to; NULL for none. */
 static const void *
 object_of(const void *address)
@@ -374,14 +283,14 @@ object_of(const void *address)
 }
 
 /*
- * find_allocator
+ * check_allocator
  *		See where malloc and the others lead to: they must be of one object,
  *		and malloc_usable_size() with them.
  *
  * Returns NULL, or why the heap cannot be accounted.
  */
 static const char *
-find_allocator(void)
+check_allocator(void)
 {
 	const void *object = object_of(malloc_usable_size);
 
@@ -390,28 +299,7 @@ find_allocator(void)
 	if (object == NULL || object_of(real_malloc) != object ||
 		object_of(real_realloc) != object || object_of(real_free) != object)
 		return "malloc, realloc, free and malloc_usable_size are not of the same library";
-#ifdef __GLIBC__
-	is_glibc = object_of(gnu_get_libc_version) == object;
-#endif
 	return NULL;
-}
-
-/*
- * bytes_in_use
- *		What has been taken so far, to begin with.
- */
-static Size
-bytes_in_use(void)
-{
-#ifdef HAVE_MALLINFO2
-	if (is_glibc)
-	{
-		struct mallinfo2 info = mallinfo2();
-
-		return info.uordblks + info.hblkhd;
-	}
-#endif
-	return MemoryContextMemAllocated(TopMemoryContext, true);
 }
 
 /* Whether the kind "server" is accounted. */
@@ -441,9 +329,9 @@ server_heap_start(void)
 		why = got_redirect(redirections, lengthof(redirections));
 	if (why == NULL)
 	{
-		why = find_allocator();
+		why = check_allocator();
 		if (why != NULL)
-			got_restore();
+			got_restore(redirections);
 	}
 	if (why != NULL)
 	{
@@ -453,8 +341,10 @@ server_heap_start(void)
 		return false;
 	}
 	refuse_start();
-	ledger_take(SIFT_SERVER, bytes_in_use());
+	if (free_heap_find(real_malloc))
+		free_heap_start();
+	ledger_take(SIFT_SERVER, free_heap_in_use());
 	accounted = true;
-	server_heap_publish();
+	free_heap_publish();
 	return true;
 }

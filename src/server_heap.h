@@ -10,6 +10,5 @@
 
 extern bool server_heap_start(void);
 extern bool server_heap_is_accounted(void);
-extern void server_heap_publish(void);
 
 #endif							/* SIFT_SERVER_HEAP_H */

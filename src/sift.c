@@ -20,6 +20,7 @@
 #include "compat.h"
 #include "executor/executor.h"
 #include "guard.h"
+#include "idle.h"
 #include "ledger.h"
 #include "method_table.h"
 #include "parser/analyze.h"
@@ -27,6 +28,7 @@
 #include "refuse.h"
 #include "report.h"
 #include "row_context.h"
+#include "segments.h"
 #include "server_heap.h"
 #include "slots.h"
 #include "statement.h"
@@ -42,6 +44,7 @@ PGDLLEXPORT void _PG_init(void);
 
 static int	memory_limit = -1;
 static int	max_memory_limit = -1;
+static int	total_memory_limit = -1;
 static bool account_server = true;
 
 /* Utility statements that are being executed, one within another. */
@@ -59,12 +62,12 @@ static ProcessUtility_hook_type prev_ProcessUtility_hook = NULL;
  *		its limit even where nothing that the server takes is charged.
  */
 static void
-limit_changed(LedgerLimit which, int limit_kb)
+limit_changed(LedgerLimit which, int limit)
 {
-	ledger_set_limit(which, limit_kb);
+	grants_attach();
+	ledger_set_limit(which, limit);
 	statement_limit_changed(which);
-	slots_attach();
-	if (limit_kb >= 0 && server_heap_is_accounted())
+	if (limit >= 0 && server_heap_is_accounted())
 		guard_contexts();
 }
 
@@ -78,6 +81,12 @@ static void
 assign_max_memory_limit(int newval, void *extra)
 {
 	limit_changed(LIMIT_OF_SUPERUSER, newval);
+}
+
+static void
+assign_total_memory_limit(int newval, void *extra)
+{
+	limit_changed(LIMIT_OF_TOTAL, newval);
 }
 
 /*
@@ -109,6 +118,15 @@ define_settings(void)
 								NULL, assign_max_memory_limit, NULL);
 	defined = Max(defined, 2);
 	if (defined < 3)
+		DefineCustomIntVariable("sift.total_memory_limit",
+								"Limits the memory that all backends together may hold.",
+								"-1 means no limit. It takes shared_preload_libraries.",
+								&total_memory_limit,
+								-1, -1, INT_MAX,
+								PGC_SIGHUP, GUC_UNIT_MB,
+								NULL, assign_total_memory_limit, NULL);
+	defined = Max(defined, 3);
+	if (defined < 4)
 		DefineCustomBoolVariable("sift.account_server",
 								 "Counts and limits what the server program takes by malloc.",
 								 NULL,
@@ -117,7 +135,7 @@ define_settings(void)
 								 process_shared_preload_libraries_in_progress ?
 								 PGC_POSTMASTER : PGC_SU_BACKEND, 0,
 								 NULL, NULL, NULL);
-	defined = Max(defined, 3);
+	defined = Max(defined, 4);
 	MarkGUCPrefixReserved("sift");
 }
 
@@ -127,6 +145,7 @@ request_shared_memory(void)
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
 	slots_request();
+	segments_request();
 	refusal_ring_request();
 }
 
@@ -136,6 +155,7 @@ start_shared_memory(void)
 	if (prev_shmem_startup_hook)
 		prev_shmem_startup_hook();
 	slots_startup();
+	segments_startup();
 	refusal_ring_startup();
 }
 
@@ -165,7 +185,10 @@ check_statement(Node *utility, List *tables)
 
 	if (ActivePortal == NULL && !nested)
 		refuse_at_top_level();
-	if (likely(ledger_limit() < 0) || !server_heap_is_accounted())
+	if (!server_heap_is_accounted())
+		return;
+	idle_statement();
+	if (likely(!grants_are_limited()))
 		return;
 	guard_contexts();
 	guard_types();
@@ -185,7 +208,7 @@ after_parse_analysis(ParseState *pstate, Query *query, JumbleState *jstate)
 	if (prev_post_parse_analyze_hook)
 		prev_post_parse_analyze_hook(pstate, query, jstate);
 	if (unlikely(!slots_attached))
-		slots_attach();
+		grants_attach();
 	report_forget();
 	check_statement(query->utilityStmt, query->rtable);
 }
@@ -221,7 +244,10 @@ process_utility(PlannedStmt *statement, const char *query_string, bool read_only
 				environment, destination, completion);
 		/* the statement itself may be gone by now */
 		if (utility_depth == 1)
+		{
 			statement_done();
+			idle_begin();
+		}
 	}
 	PG_FINALLY();
 	{
@@ -247,7 +273,8 @@ end_transaction(XactEvent event, void *arg)
 			block_settle();
 			report_forget();
 			(void) refuse_pause(false);
-			server_heap_publish();
+			if (server_heap_is_accounted())
+				idle_transaction_ended();
 			break;
 		default:
 			break;
@@ -289,4 +316,6 @@ _PG_init(void)
 	report_start();
 	define_settings();
 	set_hooks(account_server && server_heap_start());
+	if (process_shared_preload_libraries_in_progress && server_heap_is_accounted())
+		segments_start();
 }

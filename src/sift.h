@@ -18,8 +18,9 @@
  * bytes everywhere.
  *
  * What every call may raise:
- *	53200	out of memory: sift.memory_limit or sift.max_memory_limit would be
- *			passed, or the operating system has no memory
+ *	53200	out of memory: sift.memory_limit, sift.max_memory_limit or
+ *			sift.total_memory_limit would be passed, or the operating system has
+ *			no memory
  *	58P01	the library is not installed (first call of a session)
  *	55000	the library is of another version than this header (likewise)
  *
@@ -49,7 +50,8 @@ typedef enum SiftKind
 	SIFT_LARGE,					/* blocks of their own for large chunks */
 	SIFT_IDLE,					/* empty blocks kept for reuse */
 	SIFT_SERVER,				/* what the server program takes by malloc */
-	SIFT_SHARED					/* dynamic shared memory of this session */
+	SIFT_SHARED					/* dynamic shared memory of the session, in its
+								 * leader's account */
 } SiftKind;
 
 #define SIFT_NUM_KINDS			(SIFT_SHARED + 1)

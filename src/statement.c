@@ -17,6 +17,8 @@
  * The base of a limit is what the session may keep under it: the limit, or
  * what was held when the limit was set below that; it falls with what is
  * held.  Each limit has its own, so that setting one never moves the other's.
+ * The limit of all backends counts while it is passed; what the session may
+ * keep under it is what it held when that was not so.
  * What was taken in large pieces that could not be refused (the buffers of
  * temporary tables) is not held against the session; and after DISCARD ALL the
  * base is what is left, within that bound.
@@ -55,7 +57,8 @@
 /* The float of a session that keeps that much. */
 #define LAST_FLOAT				((int64) 256 * 1024)
 
-static int64 bases[NUM_LIMITS] = {-1, -1};	/* bytes; of limits that are set */
+static int64 bases[NUM_LIMITS] = {-1, -1, -1};	/* bytes; of limits that are
+												 * set */
 static bool session_began = false;	/* a statement has begun */
 
 /* The top-level statement that is being executed. */
@@ -69,11 +72,23 @@ static bool discarding_all = false; /* it is DISCARD ALL, and executed */
 /* Large pieces over the limit, since the session was below it; bytes. */
 static int64 unrefused = 0;
 
-/* The base falls with what is held, never below the limit. */
+/*
+ * lower_base
+ *		The base falls with what is held, never below the limit.
+ */
 static void
 lower_base(LedgerLimit which)
 {
-	bases[which] = Max(ledger_limit_of(which), Min(bases[which], ledger_held()));
+	int64		limit = which == LIMIT_OF_TOTAL ? 0 : ledger_limit_of(which);
+
+	bases[which] = Max(limit, Min(bases[which], ledger_held()));
+}
+
+/* Whether a limit counts for what the session may keep. */
+static bool
+counts(LedgerLimit which)
+{
+	return which == LIMIT_OF_TOTAL ? grants_total_room() < 0 : ledger_limit_of(which) >= 0;
 }
 
 /*
@@ -110,7 +125,7 @@ notice_statement(void)
 	passed = false;
 	caches_checked = false;
 	giving_back = false;
-	if (ledger_fits(0))
+	if (ledger_is_within_limits())
 		unrefused = 0;
 	for (LedgerLimit which = 0; which < NUM_LIMITS; which++)
 	{
@@ -118,8 +133,11 @@ notice_statement(void)
 			continue;
 		if (!session_began)
 			bases[which] = Max(bases[which], held_at_start);
+		if (which == LIMIT_OF_TOTAL)
+			bases[which] = Max(bases[which], grant_window.within_total);
 		lower_base(which);
 	}
+	grant_window.within_total = Min(grant_window.within_total, held_at_start);
 	session_began = true;
 }
 
@@ -143,7 +161,7 @@ allowed(int64 more)
 
 	for (LedgerLimit which = 0; which < NUM_LIMITS; which++)
 	{
-		if (ledger_limit_of(which) >= 0)
+		if (counts(which))
 			least = Min(least, bases[which] + caches_granted() + unrefused + more);
 	}
 	return least;
@@ -154,11 +172,14 @@ allowed(int64 more)
  *		The bytes up to which a request is a small one.
  *
  * RESET ALL and its like first note what they do, in a list that may be long.
+ * Where others have used up the total, the whole float is there for what a
+ * session needs that looks for the cause.
  */
 Size
 statement_small(void)
 {
-	return giving_back ? STATEMENT_FLOAT : SMALL_REQUEST;
+	return giving_back || ledger_limit_passed() == LIMIT_OF_TOTAL ?
+		STATEMENT_FLOAT : SMALL_REQUEST;
 }
 
 /*
@@ -168,10 +189,13 @@ statement_small(void)
 int64
 statement_ceiling(void)
 {
+	int64		start;
+
 	notice_statement();
+	start = counts(LIMIT_OF_TOTAL) ? held_at_start : Max(ledger_limit(), held_at_start);
 	if (giving_back)
-		return Max(ledger_limit(), held_at_start) + STATEMENT_FLOAT;
-	return Min(Max(ledger_limit(), held_at_start) + STATEMENT_FLOAT,
+		return start + STATEMENT_FLOAT;
+	return Min(start + STATEMENT_FLOAT,
 			   Max(allowed(MOST_ABOVE_BASE), held_at_start + LAST_FLOAT));
 }
 
@@ -262,7 +286,7 @@ looks_only(List *tables)
 static void
 give_back(void)
 {
-	ledger_make_room(0, true, IDLE_BLOCKS);
+	ledger_make_room(0, true, OWN_RECLAIMERS);
 	caches_drop();
 	held_at_start = Min(held_at_start, ledger_held());
 }
@@ -271,6 +295,7 @@ give_back(void)
 static void
 refuse_statement(void)
 {
+	(void) ledger_is_within_limits();	/* tells which limit */
 	ledger_refuse(SIFT_SERVER, REFUSED_BY_LIMIT);
 	refusal_ring_add(SIFT_SERVER, 0, NULL);
 	ereport(ERROR,
@@ -278,7 +303,7 @@ refuse_statement(void)
 			 errmsg("out of memory"),
 			 errdetail("This session kept %lld kB when the statement began.",
 					   (long long) held_at_start / 1024),
-			 report_limit_hint("SET, RESET, SHOW, ROLLBACK, COMMIT, DISCARD, DEALLOCATE, CLOSE and UNLISTEN work.")));
+			 report_limit_hint(ledger_last_refusal.limit, "SET, RESET, SHOW, ROLLBACK, COMMIT, DISCARD, DEALLOCATE, CLOSE and UNLISTEN work.")));
 }
 
 /*
@@ -336,7 +361,7 @@ statement_done(void)
 {
 	if (!discarding_all)
 		return;
-	for (LedgerLimit which = 0; which < NUM_LIMITS; which++)
+	for (LedgerLimit which = 0; which < NUM_SESSION_LIMITS; which++)
 	{
 		int64		limit = ledger_limit_of(which);
 

@@ -16,6 +16,7 @@
 #include "compat.h"
 #include "context.h"
 #include "extent.h"
+#include "free_heap.h"
 #include "funcapi.h"
 #include "ledger.h"
 #include "mb/pg_wchar.h"
@@ -23,6 +24,7 @@
 #include "procfs.h"
 #include "refusal_ring.h"
 #include "refuse.h"
+#include "segments.h"
 #include "server_heap.h"
 #include "slots.h"
 #include "storage/procarray.h"
@@ -34,6 +36,7 @@
 PGDLLEXPORT Datum sift_memory_usage_1_0(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum sift_memory_usage_contexts_1_0(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum sift_memory_usage_backends_1_0(PG_FUNCTION_ARGS);
+PGDLLEXPORT Datum sift_memory_usage_total_1_0(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum sift_memory_refusals_1_0(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum sift_trim_1_0(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum sift_reset_peak_1_0(PG_FUNCTION_ARGS);
@@ -41,6 +44,7 @@ PGDLLEXPORT Datum sift_reset_peak_1_0(PG_FUNCTION_ARGS);
 PG_FUNCTION_INFO_V1(sift_memory_usage_1_0);
 PG_FUNCTION_INFO_V1(sift_memory_usage_contexts_1_0);
 PG_FUNCTION_INFO_V1(sift_memory_usage_backends_1_0);
+PG_FUNCTION_INFO_V1(sift_memory_usage_total_1_0);
 PG_FUNCTION_INFO_V1(sift_memory_refusals_1_0);
 PG_FUNCTION_INFO_V1(sift_trim_1_0);
 PG_FUNCTION_INFO_V1(sift_reset_peak_1_0);
@@ -144,7 +148,9 @@ kind_is_accounted(SiftKind kind)
 {
 	if (kind == SIFT_SERVER)
 		return server_heap_is_accounted();
-	return kind != SIFT_SHARED;
+	if (kind == SIFT_SHARED)
+		return segments_are_accounted();
+	return true;
 }
 
 /*
@@ -154,9 +160,12 @@ kind_is_accounted(SiftKind kind)
 static void
 list_usage(ReturnSetInfo *result)
 {
+	SiftUsageData account;
+
+	slots_usage(my_slot, &account);
 	for (int kind = 0; kind < SIFT_NUM_KINDS; kind++)
 	{
-		const SiftKindUsage *usage = &my_account->kinds[kind];
+		const SiftKindUsage *usage = &account.kinds[kind];
 		RowBuilder	row = {0};
 
 		put_text(&row, kind_names[kind]);
@@ -292,14 +301,22 @@ typedef struct Process
 	PgBackendStatus *status;	/* its entry of pg_stat_activity, or NULL */
 } Process;
 
-/* The leader of a parallel worker, 0 for any other process. */
-static int
-leader_of(int pid)
+/*
+ * read_slot
+ *		Copy the account of a process, and its leader's pid if it is a parallel
+ *		worker; false when it has no slot (yet).
+ */
+static bool
+read_slot(int pid, SiftUsageData *account, int *leader_pid)
 {
-	PGPROC	   *proc = BackendPidGetProc(pid);
-	PGPROC	   *leader = proc != NULL ? proc->lockGroupLeader : NULL;
+	const SiftSlot *slot = slots_find(pid);
 
-	return leader != NULL && leader->pid != pid ? leader->pid : 0;
+	if (slot == NULL)
+		return false;
+	slots_usage(slot, account);
+	*leader_pid = slot->leader_pid;
+	pg_read_barrier();
+	return *(volatile const int *) &slot->pid == pid;
 }
 
 /* Whether the user may see all of a session of that role. */
@@ -365,21 +382,27 @@ store_process(ReturnSetInfo *result, const Process *process)
 	SiftUsageData account = {.limit_bytes = -1, .free_heap_bytes = -1};
 	ProcMemory	memory = {-1, -1, -1};
 	bool		alive = procfs_memory(process->pid, &memory);
-	bool		has_slot = slots_read(process->pid, &account);
+	int			leader_pid = 0;
+	bool		has_slot = read_slot(process->pid, &account, &leader_pid);
 	bool		accounted = has_slot || process->status != NULL;
 	bool		visible = process->status != NULL && is_visible(process->status->st_userid);
+	int64		private_bytes = account.charged_bytes - account.kinds[SIFT_SHARED].bytes;
 
 	/* the list that it is from may be older than its end */
 	if (!alive && !has_slot)
 		return;
 
 	put_pid(&row, process->pid);
-	put_pid(&row, visible ? leader_of(process->pid) : 0);
+	put_pid(&row, visible ? leader_pid : 0);
 	put_owner(&row, process, visible);
 	put_number(&row, account.limit_bytes);
 	put_number(&row, accounted ? account.charged_bytes : -1);
+	/* shared memory that has outlived its session is the server's */
+	if (process->pid == PostmasterPid)
+		account.kinds[SIFT_SHARED].bytes = pg_atomic_read_u64(&slots_total()->outlived);
 	for (int kind = 0; kind < SIFT_NUM_KINDS; kind++)
-		put_number(&row, accounted && kind_is_accounted(kind) ?
+		put_number(&row, kind_is_accounted(kind) &&
+				   (accounted || (kind == SIFT_SHARED && process->pid == PostmasterPid)) ?
 				   account.kinds[kind].bytes : -1);
 	put_number(&row, accounted ? account.peak_bytes : -1);
 	if (accounted && visible)
@@ -397,7 +420,8 @@ store_process(ReturnSetInfo *result, const Process *process)
 	put_number(&row, memory.rss_anon);
 	put_number(&row, memory.peak_rss);
 	put_number(&row, account.free_heap_bytes);
-	put_explained(&row, &memory, account.charged_bytes + Max(account.free_heap_bytes, 0),
+	put_explained(&row, &memory,
+				  private_bytes + Max(account.free_heap_bytes, 0),
 				  has_slot && server_heap_is_accounted());
 	store_row(result, &row);
 }
@@ -485,6 +509,37 @@ sift_memory_usage_backends_1_0(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+/*
+ * list_usage_total
+ *		The server, one row.
+ */
+static void
+list_usage_total(ReturnSetInfo *result)
+{
+	SiftTotal  *total = slots_total();
+	const SiftSlot *slot = NULL;
+	RowBuilder	row = {0};
+	int64		backends = 0;
+
+	while ((slot = slots_next(slot)) != NULL)
+		backends++;
+	put_number(&row, grants_total_limit());
+	put_number(&row, grants_total_held());
+	put_number(&row, pg_atomic_read_u64(&total->peak));
+	put_number(&row, backends);
+	put_number(&row, pg_atomic_read_u64(&total->refusals));
+	store_row(result, &row);
+}
+
+Datum
+sift_memory_usage_total_1_0(PG_FUNCTION_ARGS)
+{
+	check_preloaded(slots_exist());
+	InitMaterializedSRF(fcinfo, 0);
+	answer_at_any_limit(list_usage_total, (ReturnSetInfo *) fcinfo->resultinfo);
+	return (Datum) 0;
+}
+
 /* An array of "name bytes". */
 static void
 put_top_contexts(RowBuilder *row, const RefusalRecord *record)
@@ -561,12 +616,18 @@ sift_memory_refusals_1_0(PG_FUNCTION_ARGS)
 
 /*
  * sift_trim
- *		Give back to the system what this backend keeps for reuse; the bytes.
+ *		Give back to the system what this backend keeps for reuse; the bytes
+ *		by which the process got smaller.
  */
 Datum
 sift_trim_1_0(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(context_trim_all());
+	int64		before = procfs_own_private_memory();
+
+	context_trim_all();
+	if (server_heap_is_accounted())
+		free_heap_trim();
+	PG_RETURN_INT64(Max(before - procfs_own_private_memory(), 0));
 }
 
 /*

@@ -89,4 +89,32 @@ SELECT sum(bytes) FILTER (WHERE kind NOT IN ('idle', 'server')) AS held, max(pea
 \echo '    After the drop' :held 'bytes are held; at most' :peak 'were.'
 SELECT :held = 0 AND :peak <= 64 * 1024 * 1024 AS ok \gset
 :must_be_true
+\echo '6. A parallel query is one account (16 MB), the hash table that its processes share included:'
+SET sift.memory_limit = '16MB';
+SET work_mem = '64MB';
+SET max_parallel_workers_per_gather = 2;
+SET parallel_setup_cost = 0;
+SET parallel_tuple_cost = 0;
+SET min_parallel_table_scan_size = 0;
+SET enable_mergejoin = off;
+SET enable_nestloop = off;
+\set ON_ERROR_STOP off
+SELECT count(a.filler || b.filler) FROM pgbench_accounts a JOIN pgbench_accounts b USING (aid);
+\set ON_ERROR_STOP on
+SELECT :'LAST_ERROR_SQLSTATE' = '53200' AS ok \gset
+:must_be_true
+SELECT count(*) = 0 AS ok FROM sift_memory_usage_backends WHERE leader_pid = pg_backend_pid() \gset
+:must_be_true
+RESET sift.memory_limit;
+
+\echo '7. What a statement held stays warm for the next one, and goes back when the session idles:'
+SELECT length(string_agg(filler, '')) > 0 AS ok FROM pgbench_accounts, generate_series(1, 10) \gset
+SELECT pg_backend_pid() AS pid \gset
+SELECT rss_anon_bytes, free_heap_bytes FROM sift_memory_usage_backends WHERE pid = :pid \gset warm_
+\! sleep 2
+SELECT rss_anon_bytes, free_heap_bytes FROM sift_memory_usage_backends WHERE pid = :pid \gset idle_
+\echo '    Private memory was' :warm_rss_anon_bytes 'bytes after it,' :warm_free_heap_bytes 'of them free; two seconds later it is' :idle_rss_anon_bytes.
+SELECT :warm_free_heap_bytes > 50000000 AND :idle_rss_anon_bytes < 16 * 1024 * 1024 AS ok \gset
+:must_be_true
+SELECT limit_bytes, charged_bytes, peak_bytes, backends FROM sift_memory_usage_total;
 \echo 'All of this was checked while it was shown.'

@@ -1,6 +1,6 @@
 -- A parallel hash join keeps its table in dynamic shared memory (/dev/shm): work_mem times participants.
 -- Reported: https://github.com/docker-library/postgres/issues/416; https://github.com/router-for-me/CLIProxyAPIHome/issues/81
--- @ends either, outside
+-- @ends refused
 -- @slow
 -- @setup
 CREATE TABLE l AS SELECT i AS k, repeat(md5(i::text), 4) AS pad FROM generate_series(1, 3000000) i;

@@ -75,7 +75,7 @@ main(void)
 	chunk = strdup("of the library");
 	failed |= expect("malloc inside a library", mallocs, 1);
 
-	why = got_restore();
+	why = got_restore(list);
 	failed |= expect("restored", why == NULL, 1);
 	free(chunk);
 	failed |= expect("free after that", frees, 2);

@@ -8,7 +8,7 @@ CREATE EXTENSION IF NOT EXISTS pgtap;
 CREATE EXTENSION IF NOT EXISTS sift;
 CREATE EXTENSION IF NOT EXISTS sift_test;
 BEGIN;
-SELECT plan(22);
+SELECT plan(23);
 
 CREATE FUNCTION columns_of(view_name name) RETURNS text[] LANGUAGE sql AS $$
     SELECT array_agg(attname || ' ' || format_type(atttypid, atttypmod) ORDER BY attnum)
@@ -33,6 +33,10 @@ SELECT is(columns_of('sift_memory_usage_backends'), ARRAY[
     'rss_anon_bytes bigint', 'peak_rss_bytes bigint', 'free_heap_bytes bigint',
     'outside_bytes bigint', 'accounted_share numeric'],
     'columns of sift_memory_usage_backends');
+SELECT is(columns_of('sift_memory_usage_total'), ARRAY[
+    'limit_bytes bigint', 'charged_bytes bigint', 'peak_bytes bigint', 'backends bigint',
+    'refusals bigint'],
+    'columns of sift_memory_usage_total');
 SELECT is(columns_of('sift_memory_refusals'), ARRAY[
     'at timestamp with time zone', 'pid integer', 'usename text', 'datname text',
     'queryid bigint', 'context_name text', 'kind text', 'requested_bytes bigint',

@@ -13,6 +13,7 @@
 #include "utils/guc.h"
 
 PG_FUNCTION_INFO_V1(sift_test_limits);
+PG_FUNCTION_INFO_V1(sift_test_bad_reclaimer);
 PG_FUNCTION_INFO_V1(sift_test_few_addresses);
 
 #define MB(n)			((Size) (n) * 1024 * 1024)
@@ -341,6 +342,28 @@ test_reclaim_little(void)
 		little[i] = NULL;
 	}
 	MemoryContextDelete(context);
+}
+
+/* A reclaimer that does what it should not: it raises, or never comes back. */
+static Size
+reclaim_badly(Size wanted, void *hangs)
+{
+	if (hangs == NULL)
+		elog(ERROR, "a reclaimer that raises");
+	for (;;)
+	{
+		CHECK_FOR_INTERRUPTS();
+		pg_usleep(1000);
+	}
+	return 0;
+}
+
+/* Register one, for the rest of the session. */
+Datum
+sift_test_bad_reclaimer(PG_FUNCTION_ARGS)
+{
+	SiftRegisterReclaimer("bad", 40, reclaim_badly, PG_GETARG_BOOL(0) ? (void *) 1 : NULL);
+	PG_RETURN_VOID();
 }
 
 Datum

@@ -22,6 +22,10 @@ AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 CREATE FUNCTION sift_test_limits() RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 
+-- Register a reclaimer that hangs, or raises, for the rest of the session.
+CREATE FUNCTION sift_test_bad_reclaimer(hangs bool) RETURNS void
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
 -- For a session that has not used Sift yet: leaves it with few addresses.
 CREATE FUNCTION sift_test_few_addresses(extra_bytes int8) RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT;

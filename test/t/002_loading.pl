@@ -25,6 +25,19 @@ SET sift.memory_limit = '1MB';
 SELECT sift_test_keep('rows', $rows);});
 like($stderr, qr/out of memory.*sift\.memory_limit is 1024 kB/s, 'not preloaded: the limit works');
 
+# A total is for servers that have it in shared memory.
+$node->append_conf('postgresql.conf', "sift.total_memory_limit = '1MB'");
+$node->reload;
+($ret, $stdout, $stderr) = $node->psql('postgres', qq{
+LOAD 'sift';
+SELECT length(repeat('x', 50000000));
+SET sift.memory_limit = '20MB';
+SELECT length(repeat('x', 50000000));
+SELECT limit_bytes FROM sift_memory_usage_total;}, on_error_stop => 0);
+is($stdout, '50000000', 'not preloaded: there is no total');
+like($stderr, qr/HINT:  sift\.memory_limit is 20480 kB.*sift must be loaded via/s, 'and the limit of the session works');
+$node->append_conf('postgresql.conf', 'sift.total_memory_limit = -1');
+
 # session_preload_libraries, for a user who may not LOAD
 $node->append_conf('postgresql.conf', "session_preload_libraries = 'sift'");
 $node->reload;

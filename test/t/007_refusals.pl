@@ -40,7 +40,7 @@ for my $statement (@runaways)
 		$statement;
 		EXECUTE p;
 		SELECT peak_bytes < 36 * 1024 * 1024 AND refusals = 1 FROM sift_memory_usage WHERE kind = 'server';});
-	like($stderr, qr/^.*ERROR:  53200: out of memory\nDETAIL:  Failed on request of size \d+ in memory context "[^"]+"\.\nHINT:  sift\.memory_limit is 32768 kB; held are \d+ kB: row 0 kB, batch 0 kB, large 0 kB, idle 0 kB, server \d+ kB\.$/m,
+	like($stderr, qr/^.*ERROR:  53200: out of memory\nDETAIL:  Failed on request of size \d+ in memory context "[^"]+"\.\nHINT:  sift\.memory_limit is 32768 kB; held are \d+ kB: row 0 kB, batch 0 kB, large 0 kB, idle 0 kB, server \d+ kB, shared \d+ kB\.$/m,
 		'refused: ' . substr($statement, 0, 40));
 	is($stdout, "1\nt", 'and the session goes on');
 }
@@ -156,6 +156,19 @@ like($stdout, qr/1\nt\nt\nalive$/, 'buffers of temporary tables do not trap a se
 	SAVEPOINT a; MOVE ALL IN c; SAVEPOINT b; CLOSE c; ROLLBACK TO a; RELEASE a; COMMIT;
 	SELECT bytes < 8000000 FROM sift_memory_usage WHERE kind = 'server'});
 is($stdout, 't', 'memory that another subtransaction took');
+
+# A reclaimer that raises or hangs harms its own statement and nothing else.
+$node->safe_psql('postgres', 'CREATE EXTENSION sift_test');
+for my $bad ([ 'false', qr/ERROR:  XX000: a reclaimer that raises\nCONTEXT:  reclaimer "bad"/m ], [ 'true', qr/ERROR:  57014: .*statement timeout\nCONTEXT:  reclaimer "bad"/m ])
+{
+	($stdout, $stderr) = run(qq{SELECT sift_test_bad_reclaimer($bad->[0]); SET sift.memory_limit = '32MB'; SET statement_timeout = '1s';
+		\\set VERBOSITY verbose
+		\\set SHOW_CONTEXT errors
+		$big; SELECT 'between'; $big; SELECT sift_test_keep('rows', 'SELECT repeat(\$\$x\$\$, 1000) FROM generate_series(1, 100000)');
+		SELECT 'alive', count(*) FROM pg_class WHERE relname = 'pg_class'});
+	is(scalar(() = $stderr =~ /$bad->[1]/mg), 3, "a reclaimer that does harm ($bad->[0])") or diag($stderr);
+	like($stdout, qr/^between\nalive\|1$/m, 'and the session goes on');
+}
 
 unlike(slurp_file($node->logfile), qr/PANIC|TRAP|terminated by signal/, 'the server is whole');
 $node->stop;

@@ -73,7 +73,7 @@ for my $file (sort glob(dirname(__FILE__) . '/../cases/*.sql'))
 
 	my $pid_file = $node->basedir . "/$name.pid";
 	my $script = "\\o $pid_file\nSELECT pg_backend_pid();\n\\o\n\\set VERBOSITY verbose\n$run\n;ROLLBACK;\nSELECT 'alive';\n"
-		. "SELECT 'peak', peak_bytes FROM sift_memory_usage WHERE kind = 'server';\n"
+		. "SELECT 'peak', peak_bytes FROM sift_memory_usage_backends WHERE pid = pg_backend_pid();\n"
 		. "SELECT 'on record' FROM sift_memory_refusals WHERE pid = pg_backend_pid() LIMIT 1;\n"
 		. "DEALLOCATE ALL; CLOSE ALL; SELECT count(*) > 0 FROM sift_memory_usage_backends; SET sift.memory_limit = -1; SELECT 'end';\n";
 	my ($out, $err) = ('', '');

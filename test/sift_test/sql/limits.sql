@@ -28,7 +28,7 @@ SELECT count(*) FROM sift_test_kept('fits') AS k(a int, b text);
 
 -- message, detail and hint reach a handler
 SELECT state, message, regexp_replace(detail, '\d+', 'N') AS detail,
-       hint ~ '^sift\.memory_limit is 2048 kB; held are \d+ kB: row \d+ kB, batch 0 kB, large \d+ kB, idle \d+ kB, server 0 kB\.$' AS hint
+       hint ~ '^sift\.memory_limit is 2048 kB; held are \d+ kB: row \d+ kB, batch 0 kB, large \d+ kB, idle \d+ kB, server 0 kB, shared 0 kB\.$' AS hint
 FROM caught('SELECT load_many()');
 
 -- in a subtransaction, and again
