@@ -346,6 +346,9 @@ grants_take_beside(Size bytes, bool force)
 {
 	int64		count = (int64) Min(bytes, MOST_BYTES);
 
+	/* what this process has to spare is not in its own way */
+	if (room_in(&my_session->drawn, session_limit()) < count || grants_total_room() < count)
+		grants_give_back(0);
 	if (add_within(&my_session->drawn, force ? -1 : session_limit(), count, count) < 0)
 		return OVER_SESSION_LIMIT;
 	if (add_within(&my_total->drawn, force ? -1 : grants_total_limit(), count, count) < 0)

@@ -2,9 +2,9 @@
 -- script end with an error as soon as something is not as the demo says.
 \set ON_ERROR_STOP on
 \pset footer off
-\set must_be_true 'SELECT pg_temp.must_be_true(:''ok''::bool) \\gset'
+\set must_be_true 'SELECT pg_temp.check_that(:''ok''::bool) \\gset'
 SET client_min_messages = warning;
-CREATE FUNCTION pg_temp.must_be_true(ok bool) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION pg_temp.check_that(ok bool) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF ok IS NOT TRUE THEN
         RAISE EXCEPTION 'what was shown last is not as it should be';
@@ -108,7 +108,8 @@ SELECT count(*) = 0 AS ok FROM sift_memory_usage_backends WHERE leader_pid = pg_
 RESET sift.memory_limit;
 
 \echo '7. What a statement held stays warm for the next one, and goes back when the session idles:'
-SELECT length(string_agg(filler, '')) > 0 AS ok FROM pgbench_accounts, generate_series(1, 10) \gset
+SET work_mem = '1GB';
+WITH m AS MATERIALIZED (SELECT filler FROM pgbench_accounts, generate_series(1, 8)) SELECT count(*) FROM m \gset
 SELECT pg_backend_pid() AS pid \gset
 SELECT rss_anon_bytes, free_heap_bytes FROM sift_memory_usage_backends WHERE pid = :pid \gset warm_
 \! sleep 2
