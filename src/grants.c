@@ -114,6 +114,7 @@ set_window(int64 drawn)
 	grant_window.fits = within_limits() ? drawn : 0;
 	grant_window.bottom = drawn - 2 * GRANT_SIZE;
 	grant_window.highest = Max(grant_window.highest, drawn);
+	grant_window.limited = my_account->limit_bytes >= 0 || grants_total_limit() >= 0;
 	if (grants_total_room() >= 0)
 		grant_window.within_total = grants_session_held();
 	if (shared > 0)
@@ -124,13 +125,6 @@ set_window(int64 drawn)
  *		Drawing and giving back
  * ----------------------------------------------------------------
  */
-
-/* Whether there is any limit. */
-bool
-grants_are_limited(void)
-{
-	return my_account->limit_bytes >= 0 || grants_total_limit() >= 0;
-}
 
 /*
  * grants_draw
@@ -145,7 +139,7 @@ grants_draw(Size bytes)
 	int64		from_session;
 	int64		from_total;
 
-	if (!grants_are_limited())
+	if (!grant_window.limited)
 		return GRANTED;
 	if (grant_window.fits == 0)
 		grants_give_back(0);

@@ -30,12 +30,12 @@ typedef struct GrantWindow
 								 * transaction; see free_heap_publish() */
 	int64		within_total;	/* what the session held when the total was
 								 * within its limit last */
+	bool		limited;		/* there is any limit */
 } GrantWindow;
 
 extern GrantWindow grant_window;
 
 extern void grants_attach(void);
-extern bool grants_are_limited(void);
 extern GrantResult grants_draw(Size bytes);
 extern void grants_cover(void);
 extern void grants_give_back(int64 spare);

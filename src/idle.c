@@ -51,6 +51,7 @@
 /* How long it needed it "lately"; ms. */
 #define LATELY					1000
 
+bool		idle_attention = true;
 static bool trims = false;		/* a client's session that keeps memory, with a
 								 * timer */
 static TimeoutId timer;
@@ -108,15 +109,17 @@ trim(void)
 }
 
 /*
- * idle_statement
- *		A statement begins.
+ * idle_statement_begins
+ *		A statement begins: the first one, or one after the session has idled or
+ *		has kept too much.
  */
 void
-idle_statement(void)
+idle_statement_begins(void)
 {
 	static bool started = false;
 
-	if (unlikely(!started))
+	idle_attention = false;
+	if (!started)
 	{
 		started = true;
 		start();
@@ -126,7 +129,7 @@ idle_statement(void)
 	idle_trim_is_due = false;
 	if (get_timeout_active(timer))
 		disable_timeout(timer, false);
-	if (unlikely(busy_trim_is_due))
+	if (busy_trim_is_due)
 		trim();
 }
 
@@ -163,7 +166,10 @@ keeps_more_than_needed(int64 highest)
 void
 idle_begin(void)
 {
-	if (trims && my_account->free_heap_bytes > WORTH_A_TRIM && !get_timeout_active(timer))
+	if (!trims || my_account->free_heap_bytes <= WORTH_A_TRIM)
+		return;
+	idle_attention = true;
+	if (!get_timeout_active(timer))
 		enable_timeout_after(timer, IDLE_TIME);
 }
 

@@ -188,7 +188,7 @@ check_statement(Node *utility, List *tables)
 	if (!server_heap_is_accounted())
 		return;
 	idle_statement();
-	if (likely(!grants_are_limited()))
+	if (likely(!grant_window.limited))
 		return;
 	guard_contexts();
 	guard_types();
