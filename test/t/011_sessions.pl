@@ -23,12 +23,14 @@ enable_nestloop = off
 });
 $node->start;
 
-# Segments of this user that no process has mapped: something else may run here.
+# Segments of this user and group, whose processes can be looked at, that no
+# process has mapped: something else may run here.
 sub left_in_shared_memory
 {
 	my @there = glob '/dev/shm/PostgreSQL.*';
 	my %mapped = map { $_ => 1 } map { m{(/dev/shm/PostgreSQL\.\d+)} } split /\n/, `cat /proc/[0-9]*/maps 2>/dev/null`;
-	return join ' ', grep { -o $_ && !$mapped{$_} } sort @there;
+	my ($group) = split / /, $);
+	return join ' ', grep { !$mapped{$_} && -o $_ && (stat _)[5] == $group } sort @there;
 }
 my $before = left_in_shared_memory();
 
