@@ -5,11 +5,11 @@
  *
  * What is freed does not go back to the system at once, but for large pieces,
  * and those have their pages taken away and must touch new ones the next time.
- * Here the C library is told to keep all of it, so that a statement that is
- * repeated finds its memory warm; how much that is is published, and counted
- * in the total; and it is given back where it is in the way.  When it should
- * be given back is not known here, but for one case: while charged and kept
- * memory together pass the limit of the session.
+ * Here the C library is told to keep all but very large pieces, so that a
+ * statement that is repeated finds its memory warm; how much that is is
+ * published, and counted in the total; and it is given back where it is in the
+ * way.  When it should be given back is not known here, but for one case: while
+ * charged and kept memory together pass the limit of the session.
  *
  * Published is what is free and resident: the C library does not know which
  * of its free pages it has given back.  It is the private memory of the

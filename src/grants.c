@@ -279,7 +279,7 @@ grants_total_room(void)
 /*
  * grants_total_held
  *		Bytes that all backends hold: charged, kept free by the C library, and
- *		in shared memory that has outlived its session.
+ *		in shared memory that is no session's.
  *
  * What was drawn and is not charged is left out; exact when nothing happens.
  */

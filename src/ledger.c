@@ -6,8 +6,8 @@
  * Everything that Sift takes from the operating system is charged here before
  * it is taken; what the server program takes is asked about before
  * (ledger_fits) and charged when it is there (ledger_take).  Limits are tested
- * here, by way of grants.c, though more may be let through.  Idle memory is charged as
- * well, so the sum of all kinds is what the process really has.
+ * here, by way of grants.c, though more may be let through.  Idle memory is
+ * charged as well, so the sum of all kinds is what the process really has.
  *
  * A charge that does not fit is refused.  Whoever asks for memory calls
  * ledger_make_room() before that: it asks the reclaimers, in order of their

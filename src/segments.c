@@ -135,7 +135,7 @@ enter(const char *name, Size bytes, int session)
 		segment->bytes = bytes;
 		segment->session = session;
 		if (session == NO_SESSION)
-			pg_atomic_fetch_add_u64(&slots_total()->outlived, bytes);
+			pg_atomic_fetch_add_u64(&slots_total()->shared_bytes, bytes);
 		else
 			note_taken(bytes);
 	}
@@ -167,14 +167,15 @@ remove_segment(const char *name)
 		if (segment->session != NO_SESSION)
 			release_session(slots_session(segment->session), segment->bytes);
 		else
-			pg_atomic_fetch_sub_u64(&slots_total()->outlived, segment->bytes);
+			pg_atomic_fetch_sub_u64(&slots_total()->shared_bytes, segment->bytes);
 	}
 	LWLockRelease(segments_lock);
 }
 
 /*
  * leave_segments
- *		The session of this process ends: segments that outlive it are nobody's.
+ *		The session of this process ends: segments that outlive it are the
+ *		server's.
  */
 static void
 leave_segments(void)
@@ -195,7 +196,7 @@ leave_segments(void)
 			continue;
 		segment->session = NO_SESSION;
 		release_session(my_session, segment->bytes);
-		pg_atomic_fetch_add_u64(&slots_total()->outlived, segment->bytes);
+		pg_atomic_fetch_add_u64(&slots_total()->shared_bytes, segment->bytes);
 	}
 	LWLockRelease(segments_lock);
 }

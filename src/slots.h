@@ -42,8 +42,7 @@ typedef struct SiftTotal
 	pg_atomic_uint64 drawn;		/* bytes: grants, free heaps, shared memory */
 	pg_atomic_uint64 peak;		/* most of it */
 	pg_atomic_uint64 refusals;	/* because of the total limit */
-	pg_atomic_uint64 outlived;	/* bytes of shared memory that has outlived the
-								 * session that made it */
+	pg_atomic_uint64 shared_bytes;	/* shared memory that is no session's */
 } SiftTotal;
 
 typedef struct SiftSlot

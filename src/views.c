@@ -397,9 +397,9 @@ store_process(ReturnSetInfo *result, const Process *process)
 	put_owner(&row, process, visible);
 	put_number(&row, account.limit_bytes);
 	put_number(&row, accounted ? account.charged_bytes : -1);
-	/* shared memory that has outlived its session is the server's */
+	/* shared memory that is no session's is the server's */
 	if (process->pid == PostmasterPid)
-		account.kinds[SIFT_SHARED].bytes = pg_atomic_read_u64(&slots_total()->outlived);
+		account.kinds[SIFT_SHARED].bytes = pg_atomic_read_u64(&slots_total()->shared_bytes);
 	for (int kind = 0; kind < SIFT_NUM_KINDS; kind++)
 		put_number(&row, kind_is_accounted(kind) &&
 				   (accounted || (kind == SIFT_SHARED && process->pid == PostmasterPid)) ?

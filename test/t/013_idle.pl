@@ -58,8 +58,8 @@ my $pid = $session->query_safe('SELECT pg_backend_pid()');
 $session->query_safe('SELECT count(*) FROM pg_class');
 my $before = private($pid);
 
-# One right after the other, so that the session is not idle in between.
-is($session->query_safe("$holds;\n" . sprintf($own, 'free_heap_bytes > 400000000')), "t\nt", 'what was held is kept');
+# In one message, so that the session is not idle in between.
+is($session->query_safe("BEGIN \\; $holds \\; COMMIT \\; " . sprintf($own, 'free_heap_bytes > 400000000')), "t\nt", 'what was held is kept');
 ok(falls_to($pid, $before + 4 * 1024 * 1024), 'and goes back when the session idles');
 my $sum = $session->query_safe(sprintf($own, 'free_heap_bytes < 1000000'));
 is($sum, 't', 'the view says so');
@@ -109,7 +109,7 @@ for (1 .. 300)
 cmp_ok($busy, '<', 300, 'memory goes back while the session works');
 
 # sift_trim() gives all back at once, and says how much.
-my $trimmed = $session->query_safe("$holds;\nSELECT sift_trim()");
+my $trimmed = $session->query_safe("BEGIN \\; $holds \\; COMMIT \\; SELECT sift_trim()");
 $trimmed =~ s/^t\n//;
 cmp_ok($trimmed, '>', 400_000_000, 'sift_trim says how many bytes');
 cmp_ok(private($pid), '<', $before + 4 * 1024 * 1024, 'and they are gone');
