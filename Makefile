@@ -18,6 +18,7 @@ OBJS = \
 	src/call_sites.o \
 	src/context.o \
 	src/context_usage.o \
+	src/explain_option.o \
 	src/extent.o \
 	src/extent_map.o \
 	src/free_heap.o \
@@ -27,6 +28,7 @@ OBJS = \
 	src/idle.o \
 	src/ledger.o \
 	src/method_table.o \
+	src/peak.o \
 	src/procfs.o \
 	src/range.o \
 	src/refusal_ring.o \
@@ -38,7 +40,12 @@ OBJS = \
 	src/sift.o \
 	src/slots.o \
 	src/statement.o \
+	src/statement_table.o \
+	src/statement_views.o \
+	src/top_contexts.o \
+	src/tracking.o \
 	src/tuple.o \
+	src/view_rows.o \
 	src/views.o
 
 DATA = sift--1.0.sql

@@ -133,6 +133,50 @@ CREATE VIEW sift_memory_refusals AS
 
 COMMENT ON VIEW sift_memory_refusals IS 'the last refusals of the whole server';
 
+CREATE FUNCTION sift_memory_usage_statements(
+    OUT userid pg_catalog.oid,
+    OUT dbid pg_catalog.oid,
+    OUT queryid pg_catalog.int8,
+    OUT toplevel pg_catalog.bool,
+    OUT calls pg_catalog.int8,
+    OUT max_peak_bytes pg_catalog.int8,
+    OUT mean_peak_bytes pg_catalog.int8,
+    OUT last_peak_bytes pg_catalog.int8,
+    OUT refusals pg_catalog.int8,
+    OUT waived_bytes pg_catalog.int8)
+RETURNS SETOF pg_catalog.record
+AS 'MODULE_PATHNAME', 'sift_memory_usage_statements_1_0'
+LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION sift_memory_usage_statements() IS 'what statements have needed, of the whole server';
+
+CREATE VIEW sift_memory_usage_statements AS
+    SELECT userid, dbid, queryid, toplevel, calls, max_peak_bytes, mean_peak_bytes,
+           last_peak_bytes, refusals, waived_bytes
+    FROM sift_memory_usage_statements();
+
+COMMENT ON VIEW sift_memory_usage_statements IS 'what statements have needed, of the whole server';
+
+CREATE FUNCTION sift_last_statement(
+    OUT queryid pg_catalog.int8,
+    OUT peak_bytes pg_catalog.int8,
+    OUT refusals pg_catalog.int8,
+    OUT waived_bytes pg_catalog.int8)
+RETURNS pg_catalog.record
+AS 'MODULE_PATHNAME', 'sift_last_statement_1_0'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION sift_last_statement() IS 'what this session''s statement before has needed';
+
+CREATE FUNCTION sift_reset_statements()
+RETURNS pg_catalog.void
+AS 'MODULE_PATHNAME', 'sift_reset_statements_1_0'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION sift_reset_statements() IS 'forget what statements have needed';
+
+REVOKE ALL ON FUNCTION sift_reset_statements() FROM PUBLIC;
+
 CREATE FUNCTION sift_trim()
 RETURNS pg_catalog.int8
 AS 'MODULE_PATHNAME', 'sift_trim_1_0'
@@ -154,3 +198,4 @@ GRANT SELECT ON sift_memory_usage_contexts TO PUBLIC;
 GRANT SELECT ON sift_memory_usage_backends TO PUBLIC;
 GRANT SELECT ON sift_memory_usage_total TO PUBLIC;
 GRANT SELECT ON sift_memory_refusals TO PUBLIC;
+GRANT SELECT ON sift_memory_usage_statements TO PUBLIC;

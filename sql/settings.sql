@@ -4,7 +4,7 @@ CREATE EXTENSION sift;
 LOAD 'sift';
 
 SELECT name, setting, unit, context, vartype, min_val
-FROM pg_settings WHERE name LIKE 'sift.%limit' ORDER BY name COLLATE "C";
+FROM pg_settings WHERE name LIKE 'sift.%limit' OR name IN ('sift.log_min_peak', 'sift.track_statements') ORDER BY name COLLATE "C";
 
 SET sift.memory_limit = '256MB';
 SHOW sift.memory_limit;
@@ -21,6 +21,8 @@ SET sift.memory_limit = '4TB';
 SET sift.max_memory_limit = -2;
 SET sift.memory_limit = 'much';
 SET sift.no_such_setting = 1;
+SET sift.track_statements = 'some';
+SET sift.log_min_peak = -2;
 SHOW sift.memory_limit;
 
 -- a user may set the one and not the other
@@ -30,6 +32,8 @@ SET sift.memory_limit = '1MB';
 SHOW sift.memory_limit;
 SET sift.max_memory_limit = '1MB';
 RESET sift.max_memory_limit;
+SET sift.track_statements = 'none';
+SET sift.log_min_peak = 0;
 RESET ROLE;
 RESET sift.memory_limit;
 GRANT SET ON PARAMETER sift.max_memory_limit TO regress_sift_user;

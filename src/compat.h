@@ -28,8 +28,12 @@
 #include "utils/backend_status.h"
 #include "utils/memutils.h"
 
+/* EnableQueryId() */
 #if PG_VERSION_NUM >= 160000
+#include "nodes/queryjumble.h"
 #include "utils/memutils_internal.h"
+#else
+#include "utils/queryjumble.h"
 #endif
 
 /*
@@ -101,6 +105,20 @@ extern bool pq_is_reading_msg(void);
 #else
 #define form_minimal_tuple(desc, values, isnull) \
 	heap_form_minimal_tuple(desc, unconstify(Datum *, values), unconstify(bool *, isnull))
+#endif
+
+/* EXPLAIN has options of extensions. */
+#if PG_VERSION_NUM >= 180000
+#define HAVE_EXPLAIN_OPTIONS	1
+#endif
+
+/* Parameters and arguments of ExecutorRun_hook. */
+#if PG_VERSION_NUM >= 180000
+#define RUN_PARAMETERS			QueryDesc *query, ScanDirection direction, uint64 count
+#define RUN_ARGUMENTS			query, direction, count
+#else
+#define RUN_PARAMETERS			QueryDesc *query, ScanDirection direction, uint64 count, bool once
+#define RUN_ARGUMENTS			query, direction, count, once
 #endif
 
 /* Level of TopMemoryContext in pg_backend_memory_contexts. */

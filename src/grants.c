@@ -30,6 +30,7 @@
 #define MOST_BYTES				((Size) 1 << 60)
 
 GrantWindow grant_window = {.bottom = PG_INT64_MIN};
+void		(*grants_on_growth) (void) = NULL;
 void		(*grants_before_detach) (void) = NULL;
 
 static int64 total_limit = -1;	/* bytes; in force where there is a total */
@@ -108,6 +109,7 @@ static void
 set_window(int64 drawn)
 {
 	int64		shared = pg_atomic_read_u64(&my_slot->session.shared_bytes);
+	bool		grown = drawn > grant_window.top;
 
 	my_slot->granted = drawn;
 	grant_window.top = drawn;
@@ -119,6 +121,10 @@ set_window(int64 drawn)
 		grant_window.within_total = grants_session_held();
 	if (shared > 0)
 		slots_raise_peak(&my_slot->session.peak, my_account->charged_bytes + shared);
+	if (unlikely((int64) pg_atomic_read_u64(&my_session->drawn) != drawn))
+		slots_raise_peak(&my_session->statement_peak, grants_session_held());
+	if (unlikely(grown && grant_window.watched))
+		grants_on_growth();
 }
 
 /* ----------------------------------------------------------------
@@ -306,18 +312,6 @@ grants_publish_free_heap(int64 bytes)
  *		The session
  * ----------------------------------------------------------------
  */
-
-/*
- * grants_session_held
- *		Bytes that the session holds, its workers with it, of which what they
- *		have drawn counts.
- */
-int64
-grants_session_held(void)
-{
-	return (int64) pg_atomic_read_u64(&my_session->drawn) -
-		grant_window.top + my_account->charged_bytes;
-}
 
 /* Let the session's peaks, of more than this process, begin at what is there. */
 void

@@ -31,6 +31,7 @@ typedef struct GrantWindow
 	int64		within_total;	/* what the session held when the total was
 								 * within its limit last */
 	bool		limited;		/* there is any limit */
+	bool		watched;		/* grants_on_growth() is called */
 } GrantWindow;
 
 extern GrantWindow grant_window;
@@ -41,7 +42,6 @@ extern void grants_cover(void);
 extern void grants_give_back(int64 spare);
 extern void grants_set_total_limit(int limit_mb);
 extern int64 grants_total_limit(void);
-extern int64 grants_session_held(void);
 extern void grants_reset_peak(void);
 extern int64 grants_total_held(void);
 extern int64 grants_total_room(void);
@@ -49,6 +49,21 @@ extern void grants_publish_free_heap(int64 bytes);
 extern GrantResult grants_take_beside(Size bytes, bool force);
 extern void grants_release(SiftSession *session, Size bytes);
 extern void grants_take_total(int64 bytes);
+
+/*
+ * grants_session_held
+ *		Bytes that the session holds, its workers with it, of which what they
+ *		have drawn counts.
+ */
+static inline int64
+grants_session_held(void)
+{
+	return (int64) pg_atomic_read_u64(&my_session->drawn) -
+		grant_window.top + my_account->charged_bytes;
+}
+
+/* Called when this process has drawn more; anywhere, so it must not raise. */
+extern void (*grants_on_growth) (void);
 
 /* Called at the end of the process, while it has its slot. */
 extern void (*grants_before_detach) (void);

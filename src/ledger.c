@@ -323,6 +323,7 @@ ledger_refuse(SiftKind kind, RefusalReason reason)
 	ledger_last_refusal.kind = kind;
 	ledger_last_refusal.saved_errno = errno;
 	my_account->kinds[kind].refusals++;
+	pg_atomic_fetch_add_u64(&my_session->refused, 1);
 	if (reason == REFUSED_BY_LIMIT && ledger_last_refusal.limit == LIMIT_OF_TOTAL)
 		pg_atomic_fetch_add_u64(&my_total->refusals, 1);
 }
@@ -332,6 +333,7 @@ void
 ledger_waive(Size bytes)
 {
 	my_account->waived_bytes += bytes;
+	pg_atomic_fetch_add_u64(&my_session->waived, bytes);
 }
 
 /* A block was taken, for a context or, of idle memory, from the system. */
@@ -379,6 +381,7 @@ void
 ledger_reset_peak(void)
 {
 	my_account->peak_bytes = my_account->charged_bytes;
+	my_slot->peak_before = 0;
 	for (int kind = 0; kind < SIFT_NUM_KINDS; kind++)
 		my_account->kinds[kind].peak_bytes = my_account->kinds[kind].bytes;
 	grants_reset_peak();

@@ -15,7 +15,6 @@
 #include "postgres.h"
 
 #include "compat.h"
-#include "context_tree.h"
 #include "refusal_ring.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
@@ -71,78 +70,6 @@ refusal_ring_exists(void)
 	return ring != NULL;
 }
 
-/* ----------------------------------------------------------------
- *		The largest contexts
- * ----------------------------------------------------------------
- */
-
-/*
- * Bytes by name, of all contexts of this process.  Names are constants, so
- * contexts that are made at one place share the pointer.  A table for more
- * names than a server has at a time; what comes when it is full is left out.
- */
-#define NAME_TABLE_SIZE			512
-
-typedef struct NameBytes
-{
-	const char *name;
-	int64		bytes;
-} NameBytes;
-
-static NameBytes name_table[NAME_TABLE_SIZE];
-
-static void
-add_bytes(const char *name, Size bytes)
-{
-	uint32		at = (uint32) (((uintptr_t) name >> 3) * 0x9E3779B1u) % NAME_TABLE_SIZE;
-
-	for (int tries = 0; tries < NAME_TABLE_SIZE; tries++)
-	{
-		NameBytes  *entry = &name_table[(at + tries) % NAME_TABLE_SIZE];
-
-		if (entry->name == NULL || entry->name == name)
-		{
-			entry->name = name;
-			entry->bytes += bytes;
-			return;
-		}
-	}
-}
-
-/*
- * find_top_contexts
- *		The names that most bytes go by, the largest first.
- */
-static void
-find_top_contexts(RefusalRecord *record)
-{
-	memset(name_table, 0, sizeof(name_table));
-	for (MemoryContext context = TopMemoryContext; context != NULL;
-		 context = context_tree_next(context))
-		add_bytes(context->name, context->mem_allocated);
-
-	for (record->ntop = 0; record->ntop < REFUSAL_TOP_CONTEXTS; record->ntop++)
-	{
-		NameBytes  *most = &name_table[0];
-
-		for (int i = 1; i < NAME_TABLE_SIZE; i++)
-		{
-			if (name_table[i].bytes > most->bytes)
-				most = &name_table[i];
-		}
-		if (most->bytes == 0)
-			break;
-		strlcpy(record->top[record->ntop].name, most->name, NAMEDATALEN);
-		record->top[record->ntop].bytes = most->bytes;
-		most->bytes = 0;
-	}
-}
-
-/* ----------------------------------------------------------------
- *		Writing and reading
- * ----------------------------------------------------------------
- */
-
 /*
  * refusal_ring_add
  *		Keep a refusal of this process.
@@ -167,7 +94,7 @@ refusal_ring_add(SiftKind kind, Size requested, const char *context_name)
 	last.requested_bytes = requested;
 	last.charged_bytes = ledger_held();
 	last.limit_bytes = ledger_limit_of(ledger_last_refusal.limit);
-	find_top_contexts(&last);
+	top_contexts_find(&last.top);
 
 	SpinLockAcquire(&ring->mutex);
 	last.number = ++ring->written;

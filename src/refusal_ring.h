@@ -10,17 +10,10 @@
 
 #include "datatype/timestamp.h"
 #include "ledger.h"
+#include "top_contexts.h"
 
-/* Refusals that are kept, and contexts that are named with each. */
+/* Refusals that are kept. */
 #define REFUSAL_RING_SIZE		100
-#define REFUSAL_TOP_CONTEXTS	5
-
-/* A name of a context, clipped, and the bytes of all contexts of that name. */
-typedef struct ContextBytes
-{
-	char		name[NAMEDATALEN];
-	int64		bytes;
-} ContextBytes;
 
 typedef struct RefusalRecord
 {
@@ -35,8 +28,7 @@ typedef struct RefusalRecord
 	int64		requested_bytes;
 	int64		charged_bytes;
 	int64		limit_bytes;	/* -1 without one */
-	int			ntop;
-	ContextBytes top[REFUSAL_TOP_CONTEXTS];	/* the largest first */
+	TopContexts top;
 } RefusalRecord;
 
 extern void refusal_ring_request(void);

@@ -19,10 +19,12 @@
 #include "caches.h"
 #include "compat.h"
 #include "executor/executor.h"
+#include "explain_option.h"
 #include "guard.h"
 #include "idle.h"
 #include "ledger.h"
 #include "method_table.h"
+#include "optimizer/planner.h"
 #include "parser/analyze.h"
 #include "refusal_ring.h"
 #include "refuse.h"
@@ -35,6 +37,7 @@
 #include "storage/ipc.h"
 #include "tcop/pquery.h"
 #include "tcop/utility.h"
+#include "tracking.h"
 #include "utils/fmgrprotos.h"
 #include "utils/guc.h"
 
@@ -47,13 +50,24 @@ static int	max_memory_limit = -1;
 static int	total_memory_limit = -1;
 static bool account_server = true;
 
+static const struct config_enum_entry tracked_statements_options[] = {
+	{"none", TRACK_NONE, false},
+	{"top", TRACK_TOP, false},
+	{"all", TRACK_ALL, false},
+	{NULL, 0, false}
+};
+
 /* Utility statements that are being executed, one within another. */
 static int	utility_depth = 0;
 
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 static post_parse_analyze_hook_type prev_post_parse_analyze_hook = NULL;
+static planner_hook_type prev_planner_hook = NULL;
 static ExecutorStart_hook_type prev_ExecutorStart_hook = NULL;
+static ExecutorRun_hook_type prev_ExecutorRun_hook = NULL;
+static ExecutorFinish_hook_type prev_ExecutorFinish_hook = NULL;
+static ExecutorEnd_hook_type prev_ExecutorEnd_hook = NULL;
 static ProcessUtility_hook_type prev_ProcessUtility_hook = NULL;
 
 /*
@@ -87,6 +101,18 @@ static void
 assign_total_memory_limit(int newval, void *extra)
 {
 	limit_changed(LIMIT_OF_TOTAL, newval);
+}
+
+/*
+ * assign_track_statements
+ *		Statements are to be known by their ids, which PostgreSQL computes when
+ *		somebody asks.
+ */
+static void
+assign_track_statements(int newval, void *extra)
+{
+	if (newval != TRACK_NONE && statement_table_exists())
+		EnableQueryId();
 }
 
 /*
@@ -136,6 +162,34 @@ define_settings(void)
 								 PGC_POSTMASTER : PGC_SU_BACKEND, 0,
 								 NULL, NULL, NULL);
 	defined = Max(defined, 4);
+	if (defined < 5)
+		DefineCustomEnumVariable("sift.track_statements",
+								 "Selects the statements whose memory is kept.",
+								 "\"all\" are those that are part of others, too.",
+								 &tracked_statements,
+								 TRACK_TOP, tracked_statements_options,
+								 PGC_SUSET, 0,
+								 NULL, assign_track_statements, NULL);
+	defined = Max(defined, 5);
+	if (defined < 6)
+		DefineCustomIntVariable("sift.max_statements",
+								"Sets the most statements whose memory is kept.",
+								NULL,
+								&statement_table_most,
+								5000, 100, INT_MAX / 2,
+								process_shared_preload_libraries_in_progress ?
+								PGC_POSTMASTER : PGC_SU_BACKEND, 0,
+								NULL, NULL, NULL);
+	defined = Max(defined, 6);
+	if (defined < 7)
+		DefineCustomIntVariable("sift.log_min_peak",
+								"Logs statements whose peak of memory is this or more.",
+								"-1 logs none.",
+								&tracking_log_min_peak,
+								-1, -1, MAX_KILOBYTES,
+								PGC_SUSET, GUC_UNIT_KB,
+								NULL, NULL, NULL);
+	defined = Max(defined, 7);
 	MarkGUCPrefixReserved("sift");
 }
 
@@ -147,17 +201,9 @@ request_shared_memory(void)
 	slots_request();
 	segments_request();
 	refusal_ring_request();
+	statement_table_request();
 }
 
-static void
-start_shared_memory(void)
-{
-	if (prev_shmem_startup_hook)
-		prev_shmem_startup_hook();
-	slots_startup();
-	segments_startup();
-	refusal_ring_startup();
-}
 
 /*
  * is_nested
@@ -177,9 +223,11 @@ is_nested(void)
  *
  * utility: the statement, NULL for one that is planned
  * tables: the range table of that, NIL for a utility statement
+ *
+ * Raises 53200.
  */
 static void
-check_statement(Node *utility, List *tables)
+check_statement(Node *utility, List *tables, int64 queryid)
 {
 	bool		nested = is_nested();
 
@@ -193,8 +241,11 @@ check_statement(Node *utility, List *tables)
 	guard_contexts();
 	guard_types();
 	caches_drop_refused();
-	if (!nested)
-		statement_check(utility, tables);
+	if (!nested && !statement_may_begin(utility, tables))
+	{
+		tracking_refused(queryid);
+		statement_refuse();
+	}
 }
 
 /*
@@ -210,18 +261,128 @@ after_parse_analysis(ParseState *pstate, Query *query, JumbleState *jstate)
 	if (unlikely(!slots_attached))
 		grants_attach();
 	report_forget();
-	check_statement(query->utilityStmt, query->rtable);
+	check_statement(query->utilityStmt, query->rtable, query->queryId);
+}
+
+/* A query is planned. */
+static PlannedStmt *
+plan_query(Query *query, const char *query_string, int options, ParamListInfo params)
+{
+	planner_hook_type plan = prev_planner_hook ? prev_planner_hook : standard_planner;
+	PlannedStmt *result;
+	TrackedWork work;
+
+	if (!tracking_applies())
+		return plan(query, query_string, options, params);
+	tracking_begin(&work, query->queryId);
+	PG_TRY();
+	{
+		result = plan(query, query_string, options, params);
+	}
+	PG_CATCH();
+	{
+		tracking_end(&work);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	tracking_planned(&work);
+	return result;
 }
 
 /* A query is executed, maybe one that was parsed before. */
 static void
 start_executor(QueryDesc *query, int eflags)
 {
-	check_statement(NULL, query->plannedstmt->rtable);
-	if (prev_ExecutorStart_hook)
-		prev_ExecutorStart_hook(query, eflags);
+	ExecutorStart_hook_type start = prev_ExecutorStart_hook ?
+		prev_ExecutorStart_hook : standard_ExecutorStart;
+	bool		tracked;
+
+	check_statement(NULL, query->plannedstmt->rtable, query->plannedstmt->queryId);
+	tracked = tracking_applies();
+	if (tracked)
+		tracking_before_start(query);
+	start(query, eflags);
+	if (tracked)
+		tracking_after_start(query);
+}
+
+/* A query is run, to its end or for some rows. */
+static void
+run_executor(RUN_PARAMETERS)
+{
+	ExecutorRun_hook_type run = prev_ExecutorRun_hook ?
+		prev_ExecutorRun_hook : standard_ExecutorRun;
+	TrackedWork work;
+
+	if (!tracking_applies())
+	{
+		if (IsParallelWorker())
+			tracking_watch_worker();
+		run(RUN_ARGUMENTS);
+		return;
+	}
+	tracking_begin_query(&work, query);
+	PG_TRY();
+	{
+		run(RUN_ARGUMENTS);
+	}
+	PG_CATCH();
+	{
+		tracking_end(&work);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	tracking_end_query(&work, query, count != 0);
+}
+
+/* Call what was there before, or PostgreSQL's own. */
+static void
+finish_untracked(QueryDesc *query)
+{
+	if (prev_ExecutorFinish_hook)
+		prev_ExecutorFinish_hook(query);
 	else
-		standard_ExecutorStart(query, eflags);
+		standard_ExecutorFinish(query);
+}
+
+static void
+finish_tracked(QueryDesc *query)
+{
+	TrackedWork work;
+
+	tracking_begin_query(&work, query);
+	PG_TRY();
+	{
+		finish_untracked(query);
+	}
+	PG_CATCH();
+	{
+		tracking_end(&work);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	tracking_end_query(&work, query, false);
+}
+
+/* A query was run; triggers follow, if it has changed anything. */
+static void
+finish_executor(QueryDesc *query)
+{
+	if (!tracking_is_finished_by_running(query) && tracking_applies())
+		finish_tracked(query);
+	else
+		finish_untracked(query);
+}
+
+/* The execution of a query ends; not where it has failed. */
+static void
+end_executor(QueryDesc *query)
+{
+	tracking_query_ends(query);
+	if (prev_ExecutorEnd_hook)
+		prev_ExecutorEnd_hook(query);
+	else
+		standard_ExecutorEnd(query);
 }
 
 /* A utility statement is executed. */
@@ -233,17 +394,24 @@ process_utility(PlannedStmt *statement, const char *query_string, bool read_only
 {
 	ProcessUtility_hook_type process = prev_ProcessUtility_hook ?
 		prev_ProcessUtility_hook : standard_ProcessUtility;
+	TrackedWork work;
+	bool		tracked;
 
-	check_statement(statement->utilityStmt, NIL);
-	if (!is_nested())
+	check_statement(statement->utilityStmt, NIL, statement->queryId);
+	/* what they execute is a statement by itself */
+	tracked = tracking_applies() && !IsA(statement->utilityStmt, ExecuteStmt) &&
+		!IsA(statement->utilityStmt, PrepareStmt);
+	if (server_heap_is_accounted() && !is_nested())
 		statement_execute(statement->utilityStmt);
+	if (tracked)
+		tracking_begin(&work, statement->queryId);
 	utility_depth++;
 	PG_TRY();
 	{
 		process(statement, query_string, read_only_tree, context, params,
 				environment, destination, completion);
 		/* the statement itself may be gone by now */
-		if (utility_depth == 1)
+		if (server_heap_is_accounted() && utility_depth == 1)
 		{
 			statement_done();
 			idle_begin();
@@ -252,6 +420,9 @@ process_utility(PlannedStmt *statement, const char *query_string, bool read_only
 	PG_FINALLY();
 	{
 		utility_depth--;
+		tracking_for_explain = false;
+		if (tracked)
+			tracking_end(&work);
 	}
 	PG_END_TRY();
 }
@@ -265,10 +436,12 @@ end_transaction(XactEvent event, void *arg)
 {
 	switch (event)
 	{
-		case XACT_EVENT_COMMIT:
-		case XACT_EVENT_PARALLEL_COMMIT:
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PARALLEL_ABORT:
+			tracking_abort();
+			/* FALLTHROUGH */
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PARALLEL_COMMIT:
 		case XACT_EVENT_PREPARE:
 			block_settle();
 			report_forget();
@@ -281,9 +454,16 @@ end_transaction(XactEvent event, void *arg)
 	}
 }
 
+static void
+end_subtransaction(SubXactEvent event, SubTransactionId id, SubTransactionId parent, void *arg)
+{
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		tracking_abort();
+}
+
 /* Have the library called where it must be, each hook once. */
 static void
-set_hooks(bool server_is_accounted)
+set_hooks(void)
 {
 	static bool hooked = false;
 
@@ -291,22 +471,55 @@ set_hooks(bool server_is_accounted)
 		return;
 	hooked = true;
 	RegisterXactCallback(end_transaction, NULL);
+	RegisterSubXactCallback(end_subtransaction, NULL);
 	prev_post_parse_analyze_hook = post_parse_analyze_hook;
 	post_parse_analyze_hook = after_parse_analysis;
-	if (process_shared_preload_libraries_in_progress)
-	{
-		prev_shmem_request_hook = shmem_request_hook;
-		shmem_request_hook = request_shared_memory;
-		prev_shmem_startup_hook = shmem_startup_hook;
-		shmem_startup_hook = start_shared_memory;
-	}
-	if (server_is_accounted)
-	{
-		prev_ExecutorStart_hook = ExecutorStart_hook;
-		ExecutorStart_hook = start_executor;
-		prev_ProcessUtility_hook = ProcessUtility_hook;
-		ProcessUtility_hook = process_utility;
-	}
+	prev_planner_hook = planner_hook;
+	planner_hook = plan_query;
+	prev_ExecutorStart_hook = ExecutorStart_hook;
+	ExecutorStart_hook = start_executor;
+	prev_ExecutorRun_hook = ExecutorRun_hook;
+	ExecutorRun_hook = run_executor;
+	prev_ExecutorFinish_hook = ExecutorFinish_hook;
+	ExecutorFinish_hook = finish_executor;
+	prev_ExecutorEnd_hook = ExecutorEnd_hook;
+	ExecutorEnd_hook = end_executor;
+	prev_ProcessUtility_hook = ProcessUtility_hook;
+	ProcessUtility_hook = process_utility;
+	explain_option_start();
+}
+
+/*
+ * start_shared_memory
+ *		Find or make the shared memory.  All libraries are loaded by now, so
+ *		that Sift's hooks come first: pg_stat_statements takes the ids of utility
+ *		statements away.
+ */
+static void
+start_shared_memory(void)
+{
+	if (prev_shmem_startup_hook)
+		prev_shmem_startup_hook();
+	slots_startup();
+	segments_startup();
+	refusal_ring_startup();
+	statement_table_startup();
+	set_hooks();
+}
+
+/* Shared memory is made when all libraries are loaded, once or after a crash. */
+static void
+set_shared_memory_hooks(void)
+{
+	static bool hooked = false;
+
+	if (hooked)
+		return;
+	hooked = true;
+	prev_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = request_shared_memory;
+	prev_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = start_shared_memory;
 }
 
 void
@@ -315,7 +528,16 @@ _PG_init(void)
 	method_table_register(&row_context_methods);
 	report_start();
 	define_settings();
-	set_hooks(account_server && server_heap_start());
-	if (process_shared_preload_libraries_in_progress && server_heap_is_accounted())
+	if (account_server)
+		(void) server_heap_start();
+	if (!process_shared_preload_libraries_in_progress)
+	{
+		set_hooks();
+		return;
+	}
+	set_shared_memory_hooks();
+	if (tracked_statements != TRACK_NONE)
+		EnableQueryId();
+	if (server_heap_is_accounted())
 		segments_start();
 }

@@ -140,12 +140,17 @@ slots_attach(void)
 		return false;
 	slot = &shared->slots[my_proc_index()];
 	slot->account = private_slot.account;
+	slot->peak_before = private_slot.peak_before;
 	slot->granted = 0;
 	slot->leader_pid = leader_pid();
 	pg_atomic_write_u64(&slot->session.shared_peak, 0);
 	pg_atomic_write_u64(&slot->session.segments_made, 0);
 	pg_atomic_write_u64(&slot->session.segments_removed, 0);
 	pg_atomic_write_u64(&slot->session.peak, 0);
+	pg_atomic_write_u64(&slot->session.statement_peak, 0);
+	pg_atomic_write_u64(&slot->session.refused, 0);
+	pg_atomic_write_u64(&slot->session.waived, 0);
+	pg_atomic_write_u32(&slot->session.near_limit, 0);
 	for (int kind = 0; kind < SIFT_NUM_KINDS; kind++)
 		pg_atomic_write_u64(&slot->session.refusals[kind], 0);
 	pg_atomic_write_u64(&slot->session.waived_bytes, 0);
@@ -184,6 +189,7 @@ slots_detach(void)
 	SiftSlot   *slot = my_slot;
 
 	private_slot.account = slot->account;
+	private_slot.peak_before = slot->peak_before;
 	my_slot = &private_slot;
 	my_account = &private_slot.account;
 	my_session = &private_slot.session;
@@ -233,6 +239,7 @@ slots_usage(const SiftSlot *slot, SiftUsageData *usage)
 	kind->blocks_taken = pg_atomic_read_u64(&session->segments_made);
 	kind->blocks_returned = pg_atomic_read_u64(&session->segments_removed);
 	usage->charged_bytes += kind->bytes;
+	usage->peak_bytes = Max(usage->peak_bytes, slot->peak_before);
 	usage->peak_bytes = Max(usage->peak_bytes, (int64) pg_atomic_read_u64(&session->peak));
 	usage->waived_bytes += pg_atomic_read_u64(&session->waived_bytes);
 	for (int i = 0; i < SIFT_NUM_KINDS; i++)

@@ -29,6 +29,14 @@ typedef struct SiftSession
 	pg_atomic_uint64 segments_removed;
 	pg_atomic_uint64 peak;		/* most of the leader's bytes and these */
 
+	/* of the statement that is running; see peak.c */
+	pg_atomic_uint64 statement_peak;	/* most of all processes' bytes, noted where
+										 * there is more than one; 0: none */
+	pg_atomic_uint64 refused;	/* requests turned down, of all processes; the
+								 * leader takes them from here */
+	pg_atomic_uint64 waived;	/* bytes, likewise */
+	pg_atomic_uint32 near_limit;	/* its log has a line that it is */
+
 	/* what workers that have ended were refused and let through */
 	pg_atomic_uint64 refusals[SIFT_NUM_KINDS];
 	pg_atomic_uint64 waived_bytes;
@@ -51,6 +59,8 @@ typedef struct SiftSlot
 								 * in order, cleared before it goes */
 	int			leader_pid;		/* of a parallel worker; else 0 */
 	SiftUsageData account;		/* see my_account */
+	int64		peak_before;	/* most bytes charged before the peak in the account
+								 * began; see peak.c */
 	int64		granted;		/* bytes drawn for the account, see grants.c */
 	SiftSession session;
 } SiftSlot;

@@ -291,9 +291,12 @@ give_back(void)
 	held_at_start = Min(held_at_start, ledger_held());
 }
 
-/* Turn down the statement that is about to begin. */
-static void
-refuse_statement(void)
+/*
+ * statement_refuse
+ *		Turn down the statement that is about to begin.  Raises 53200.
+ */
+void
+statement_refuse(void)
 {
 	(void) ledger_is_within_limits();	/* tells which limit */
 	ledger_refuse(SIFT_SERVER, REFUSED_BY_LIMIT);
@@ -307,20 +310,20 @@ refuse_statement(void)
 }
 
 /*
- * statement_check
- *		A statement begins: refuse it when the session keeps too much.
+ * statement_may_begin
+ *		Whether a statement may begin: not when the session keeps too much.
  *
  * utility: the statement, NULL for one that is planned
  * tables: the range table of that
  *
  * It is not part of another one.  May be called several times for one; once it
- * goes through it is not looked at again.  Raises 53200.
+ * goes through it is not looked at again.
  */
-void
-statement_check(Node *utility, List *tables)
+bool
+statement_may_begin(Node *utility, List *tables)
 {
 	if (MyBackendType != B_BACKEND || am_walsender)
-		return;
+		return true;
 	notice_statement();
 	if (!caches_checked)
 	{
@@ -328,14 +331,15 @@ statement_check(Node *utility, List *tables)
 		caches_check();
 	}
 	if (passed || gives_back(utility))
-		return;
+		return true;
 	if (keeps_too_much())
 	{
 		give_back();
 		if (keeps_too_much() && (utility != NULL || !looks_only(tables)))
-			refuse_statement();
+			return false;
 	}
 	passed = true;
+	return true;
 }
 
 /*

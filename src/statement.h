@@ -15,7 +15,8 @@ extern void statement_limit_changed(LedgerLimit which);
 extern Size statement_small(void);
 extern int64 statement_ceiling(void);
 extern void statement_unrefused(Size bytes);
-extern void statement_check(Node *utility, List *tables);
+extern bool statement_may_begin(Node *utility, List *tables);
+extern void statement_refuse(void);
 extern void statement_execute(Node *utility);
 extern void statement_done(void);
 

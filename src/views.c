@@ -10,28 +10,24 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "compat.h"
 #include "context.h"
 #include "extent.h"
 #include "free_heap.h"
-#include "funcapi.h"
-#include "ledger.h"
 #include "mb/pg_wchar.h"
+#include "peak.h"
 #include "postmaster/bgworker.h"
 #include "procfs.h"
 #include "refusal_ring.h"
-#include "refuse.h"
 #include "segments.h"
 #include "server_heap.h"
 #include "slots.h"
 #include "storage/procarray.h"
-#include "utils/acl.h"
 #include "utils/array.h"
-#include "utils/builtins.h"
 #include "utils/numeric.h"
+#include "view_rows.h"
 
 PGDLLEXPORT Datum sift_memory_usage_1_0(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum sift_memory_usage_contexts_1_0(PG_FUNCTION_ARGS);
@@ -52,49 +48,6 @@ PG_FUNCTION_INFO_V1(sift_reset_peak_1_0);
 /* Bytes of an ident that are shown, as in pg_backend_memory_contexts. */
 #define IDENT_DISPLAY_SIZE		1024
 
-/* A row in the making: columns are put one after the other. */
-#define MAX_COLUMNS				22
-
-typedef struct RowBuilder
-{
-	int			columns;
-	Datum		values[MAX_COLUMNS];
-	bool		nulls[MAX_COLUMNS];
-} RowBuilder;
-
-static void
-put(RowBuilder *row, Datum value)
-{
-	row->nulls[row->columns] = false;
-	row->values[row->columns++] = value;
-}
-
-static void
-put_null(RowBuilder *row)
-{
-	row->nulls[row->columns] = true;
-	row->values[row->columns++] = (Datum) 0;
-}
-
-/* A number, null when it is negative: not known, or there is none. */
-static void
-put_number(RowBuilder *row, int64 number)
-{
-	if (number < 0)
-		put_null(row);
-	else
-		put(row, Int64GetDatum(number));
-}
-
-static void
-put_text(RowBuilder *row, const char *text)
-{
-	if (text == NULL)
-		put_null(row);
-	else
-		put(row, CStringGetTextDatum(text));
-}
-
 /* A process id, null when it is 0. */
 static void
 put_pid(RowBuilder *row, int pid)
@@ -103,34 +56,6 @@ put_pid(RowBuilder *row, int pid)
 		put_null(row);
 	else
 		put(row, Int32GetDatum(pid));
-}
-
-static void
-store_row(ReturnSetInfo *result, RowBuilder *row)
-{
-	Assert(row->columns == result->setDesc->natts);
-	tuplestore_putvalues(result->setResult, result->setDesc, row->values, row->nulls);
-}
-
-/*
- * answer_at_any_limit
- *		Have a view's rows listed; nothing is refused meanwhile, since the views
- *		are what one looks at when the limit is reached.
- */
-static void
-answer_at_any_limit(void (*list) (ReturnSetInfo *result), ReturnSetInfo *result)
-{
-	bool		paused = refuse_pause(true);
-
-	PG_TRY();
-	{
-		list(result);
-	}
-	PG_FINALLY();
-	{
-		refuse_pause(paused);
-	}
-	PG_END_TRY();
 }
 
 static const char *const kind_names[SIFT_NUM_KINDS] = {
@@ -200,8 +125,7 @@ list_usage(ReturnSetInfo *result)
 Datum
 sift_memory_usage_1_0(PG_FUNCTION_ARGS)
 {
-	InitMaterializedSRF(fcinfo, 0);
-	answer_at_any_limit(list_usage, (ReturnSetInfo *) fcinfo->resultinfo);
+	view_answer(list_usage, fcinfo);
 	return (Datum) 0;
 }
 
@@ -288,8 +212,7 @@ list_usage_contexts(ReturnSetInfo *result)
 Datum
 sift_memory_usage_contexts_1_0(PG_FUNCTION_ARGS)
 {
-	InitMaterializedSRF(fcinfo, 0);
-	answer_at_any_limit(list_usage_contexts, (ReturnSetInfo *) fcinfo->resultinfo);
+	view_answer(list_usage_contexts, fcinfo);
 	return (Datum) 0;
 }
 
@@ -317,14 +240,6 @@ read_slot(int pid, SiftUsageData *account, int *leader_pid)
 	*leader_pid = slot->leader_pid;
 	pg_read_barrier();
 	return *(volatile const int *) &slot->pid == pid;
-}
-
-/* Whether the user may see all of a session of that role. */
-static bool
-is_visible(Oid userid)
-{
-	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
-		(OidIsValid(userid) && has_privs_of_role(GetUserId(), userid));
 }
 
 /*
@@ -385,7 +300,7 @@ store_process(ReturnSetInfo *result, const Process *process)
 	int			leader_pid = 0;
 	bool		has_slot = read_slot(process->pid, &account, &leader_pid);
 	bool		accounted = has_slot || process->status != NULL;
-	bool		visible = process->status != NULL && is_visible(process->status->st_userid);
+	bool		visible = process->status != NULL && view_shows(process->status->st_userid);
 	int64		private_bytes = account.charged_bytes - account.kinds[SIFT_SHARED].bytes;
 
 	/* the list that it is from may be older than its end */
@@ -447,18 +362,6 @@ titled_type(int pid)
 	return NULL;
 }
 
-/* Raises 55000 where there is no shared memory of Sift's. */
-static void
-check_preloaded(bool preloaded)
-{
-	if (!preloaded)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("sift must be loaded via \"shared_preload_libraries\""),
-				 errdetail("What is known of other backends is in shared memory, which is made when the server starts."),
-				 errhint("Add \"sift\" to \"shared_preload_libraries\" and restart the server.")));
-}
-
 /*
  * list_usage_backends
  *		Every process of the server, the postmaster first.
@@ -503,9 +406,8 @@ list_usage_backends(ReturnSetInfo *result)
 Datum
 sift_memory_usage_backends_1_0(PG_FUNCTION_ARGS)
 {
-	check_preloaded(slots_exist());
-	InitMaterializedSRF(fcinfo, 0);
-	answer_at_any_limit(list_usage_backends, (ReturnSetInfo *) fcinfo->resultinfo);
+	view_needs_preload(slots_exist());
+	view_answer(list_usage_backends, fcinfo);
 	return (Datum) 0;
 }
 
@@ -534,9 +436,8 @@ list_usage_total(ReturnSetInfo *result)
 Datum
 sift_memory_usage_total_1_0(PG_FUNCTION_ARGS)
 {
-	check_preloaded(slots_exist());
-	InitMaterializedSRF(fcinfo, 0);
-	answer_at_any_limit(list_usage_total, (ReturnSetInfo *) fcinfo->resultinfo);
+	view_needs_preload(slots_exist());
+	view_answer(list_usage_total, fcinfo);
 	return (Datum) 0;
 }
 
@@ -544,12 +445,12 @@ sift_memory_usage_total_1_0(PG_FUNCTION_ARGS)
 static void
 put_top_contexts(RowBuilder *row, const RefusalRecord *record)
 {
-	Datum		texts[REFUSAL_TOP_CONTEXTS];
+	Datum		texts[MOST_TOP_CONTEXTS];
 
-	for (int i = 0; i < record->ntop; i++)
-		texts[i] = CStringGetTextDatum(psprintf("%s %lld", record->top[i].name,
-												(long long) record->top[i].bytes));
-	put(row, PointerGetDatum(construct_array(texts, record->ntop, TEXTOID, -1, false, TYPALIGN_INT)));
+	for (int i = 0; i < record->top.count; i++)
+		texts[i] = CStringGetTextDatum(psprintf("%s %lld", record->top.contexts[i].name,
+												(long long) record->top.contexts[i].bytes));
+	put(row, PointerGetDatum(construct_array(texts, record->top.count, TEXTOID, -1, false, TYPALIGN_INT)));
 }
 
 /*
@@ -560,7 +461,7 @@ static void
 store_refusal(ReturnSetInfo *result, const RefusalRecord *record)
 {
 	RowBuilder	row = {0};
-	bool		visible = is_visible(record->userid);
+	bool		visible = view_shows(record->userid);
 
 	if (visible)
 		put(&row, TimestampTzGetDatum(record->at));
@@ -608,9 +509,8 @@ list_refusals(ReturnSetInfo *result)
 Datum
 sift_memory_refusals_1_0(PG_FUNCTION_ARGS)
 {
-	check_preloaded(refusal_ring_exists());
-	InitMaterializedSRF(fcinfo, 0);
-	answer_at_any_limit(list_refusals, (ReturnSetInfo *) fcinfo->resultinfo);
+	view_needs_preload(refusal_ring_exists());
+	view_answer(list_refusals, fcinfo);
 	return (Datum) 0;
 }
 
@@ -637,6 +537,6 @@ sift_trim_1_0(PG_FUNCTION_ARGS)
 Datum
 sift_reset_peak_1_0(PG_FUNCTION_ARGS)
 {
-	ledger_reset_peak();
+	peak_reset();
 	PG_RETURN_VOID();
 }

@@ -8,7 +8,7 @@ CREATE EXTENSION IF NOT EXISTS pgtap;
 CREATE EXTENSION IF NOT EXISTS sift;
 CREATE EXTENSION IF NOT EXISTS sift_test;
 BEGIN;
-SELECT plan(23);
+SELECT plan(25);
 
 CREATE FUNCTION columns_of(view_name name) RETURNS text[] LANGUAGE sql AS $$
     SELECT array_agg(attname || ' ' || format_type(atttypid, atttypmod) ORDER BY attnum)
@@ -37,6 +37,13 @@ SELECT is(columns_of('sift_memory_usage_total'), ARRAY[
     'limit_bytes bigint', 'charged_bytes bigint', 'peak_bytes bigint', 'backends bigint',
     'refusals bigint'],
     'columns of sift_memory_usage_total');
+SELECT is(columns_of('sift_memory_usage_statements'), ARRAY[
+    'userid oid', 'dbid oid', 'queryid bigint', 'toplevel boolean', 'calls bigint',
+    'max_peak_bytes bigint', 'mean_peak_bytes bigint', 'last_peak_bytes bigint',
+    'refusals bigint', 'waived_bytes bigint'],
+    'columns of sift_memory_usage_statements');
+SELECT is_empty('SELECT FROM sift_memory_usage_statements WHERE calls < 1 OR max_peak_bytes < mean_peak_bytes OR max_peak_bytes < last_peak_bytes OR mean_peak_bytes < 0 OR last_peak_bytes < 0',
+    'peaks of statements fit together');
 SELECT is(columns_of('sift_memory_refusals'), ARRAY[
     'at timestamp with time zone', 'pid integer', 'usename text', 'datname text',
     'queryid bigint', 'context_name text', 'kind text', 'requested_bytes bigint',
