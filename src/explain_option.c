@@ -21,6 +21,7 @@
 #include "tracking.h"
 
 static int	extension_id;
+static void (*have_it_tracked) (void);
 
 static explain_validate_options_hook_type prev_explain_validate_options_hook = NULL;
 static explain_per_plan_hook_type prev_explain_per_plan_hook = NULL;
@@ -53,6 +54,7 @@ validate_options(ExplainState *es, List *options, ParseState *pstate)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("EXPLAIN option %s requires ANALYZE", "SIFT")));
+	have_it_tracked();
 	tracking_for_explain = true;
 }
 
@@ -74,10 +76,13 @@ explain_plan(PlannedStmt *plan, IntoClause *into, ExplainState *es,
 /*
  * explain_option_start
  *		Have EXPLAIN know the option.
+ *
+ * track: called when it is used, to have statements looked at
  */
 void
-explain_option_start(void)
+explain_option_start(void (*track) (void))
 {
+	have_it_tracked = track;
 	extension_id = GetExplainExtensionId("sift");
 	RegisterExtensionExplainOption("sift", take_option);
 	prev_explain_validate_options_hook = explain_validate_options_hook;
@@ -89,7 +94,7 @@ explain_option_start(void)
 #else
 
 void
-explain_option_start(void)
+explain_option_start(void (*track) (void))
 {
 }
 

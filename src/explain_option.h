@@ -8,6 +8,6 @@
 #ifndef SIFT_EXPLAIN_OPTION_H
 #define SIFT_EXPLAIN_OPTION_H
 
-extern void explain_option_start(void);
+extern void explain_option_start(void (*track) (void));
 
 #endif							/* SIFT_EXPLAIN_OPTION_H */

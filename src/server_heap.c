@@ -45,7 +45,7 @@ static void *(*real_aligned_alloc) (size_t alignment, size_t size);
 static char *(*real_realpath) (const char *path, char *resolved);
 static char *(*real_realpath_chk) (const char *path, char *resolved, size_t size);
 
-static bool accounted = false;	/* calls are redirected */
+bool		server_heap_accounted = false;	/* calls are redirected */
 
 /* Bytes that a piece of memory is charged with. */
 static inline Size
@@ -302,13 +302,6 @@ check_allocator(void)
 	return NULL;
 }
 
-/* Whether the kind "server" is accounted. */
-bool
-server_heap_is_accounted(void)
-{
-	return accounted;
-}
-
 /*
  * server_heap_start
  *		Begin to account for what the server program takes.
@@ -322,7 +315,7 @@ server_heap_start(void)
 {
 	const char *why;
 
-	if (accounted)
+	if (server_heap_accounted)
 		return true;
 	why = call_sites_learn();
 	if (why == NULL)
@@ -344,7 +337,7 @@ server_heap_start(void)
 	if (free_heap_find(real_malloc))
 		free_heap_start();
 	ledger_take(SIFT_SERVER, free_heap_in_use());
-	accounted = true;
+	server_heap_accounted = true;
 	free_heap_publish();
 	return true;
 }

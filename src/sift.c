@@ -45,6 +45,8 @@ PG_MODULE_MAGIC;
 
 PGDLLEXPORT void _PG_init(void);
 
+static void track(void);
+
 static int	memory_limit = -1;
 static int	max_memory_limit = -1;
 static int	total_memory_limit = -1;
@@ -56,6 +58,8 @@ static const struct config_enum_entry tracked_statements_options[] = {
 	{"all", TRACK_ALL, false},
 	{NULL, 0, false}
 };
+
+static bool hooks_are_set = false;
 
 /* Utility statements that are being executed, one within another. */
 static int	utility_depth = 0;
@@ -103,16 +107,18 @@ assign_total_memory_limit(int newval, void *extra)
 	limit_changed(LIMIT_OF_TOTAL, newval);
 }
 
-/*
- * assign_track_statements
- *		Statements are to be known by their ids, which PostgreSQL computes when
- *		somebody asks.
- */
 static void
 assign_track_statements(int newval, void *extra)
 {
-	if (newval != TRACK_NONE && statement_table_exists())
-		EnableQueryId();
+	if (newval != TRACK_NONE)
+		track();
+}
+
+static void
+assign_log_min_peak(int newval, void *extra)
+{
+	if (newval >= 0)
+		track();
 }
 
 /*
@@ -188,7 +194,7 @@ define_settings(void)
 								&tracking_log_min_peak,
 								-1, -1, MAX_KILOBYTES,
 								PGC_SUSET, GUC_UNIT_KB,
-								NULL, NULL, NULL);
+								NULL, assign_log_min_peak, NULL);
 	defined = Max(defined, 7);
 	MarkGUCPrefixReserved("sift");
 }
@@ -229,9 +235,7 @@ is_nested(void)
 static void
 check_statement(Node *utility, List *tables, int64 queryid)
 {
-	bool		nested = is_nested();
-
-	if (ActivePortal == NULL && !nested)
+	if (ActivePortal == NULL && !is_nested())
 		refuse_at_top_level();
 	if (!server_heap_is_accounted())
 		return;
@@ -241,7 +245,7 @@ check_statement(Node *utility, List *tables, int64 queryid)
 	guard_contexts();
 	guard_types();
 	caches_drop_refused();
-	if (!nested && !statement_may_begin(utility, tables))
+	if (!is_nested() && !statement_may_begin(utility, tables))
 	{
 		tracking_refused(queryid);
 		statement_refuse();
@@ -264,20 +268,25 @@ after_parse_analysis(ParseState *pstate, Query *query, JumbleState *jstate)
 	check_statement(query->utilityStmt, query->rtable, query->queryId);
 }
 
-/* A query is planned. */
-static PlannedStmt *
-plan_query(Query *query, const char *query_string, int options, ParamListInfo params)
+/* Plan a query, by what was there before or PostgreSQL itself. */
+static inline PlannedStmt *
+plan_untracked(Query *query, const char *query_string, int options, ParamListInfo params)
 {
-	planner_hook_type plan = prev_planner_hook ? prev_planner_hook : standard_planner;
+	if (prev_planner_hook)
+		return prev_planner_hook(query, query_string, options, params);
+	return standard_planner(query, query_string, options, params);
+}
+
+static pg_noinline PlannedStmt *
+plan_tracked(Query *query, const char *query_string, int options, ParamListInfo params)
+{
 	PlannedStmt *result;
 	TrackedWork work;
 
-	if (!tracking_applies())
-		return plan(query, query_string, options, params);
 	tracking_begin(&work, query->queryId);
 	PG_TRY();
 	{
-		result = plan(query, query_string, options, params);
+		result = plan_untracked(query, query_string, options, params);
 	}
 	PG_CATCH();
 	{
@@ -289,42 +298,50 @@ plan_query(Query *query, const char *query_string, int options, ParamListInfo pa
 	return result;
 }
 
+/* A query is planned. */
+static PlannedStmt *
+plan_query(Query *query, const char *query_string, int options, ParamListInfo params)
+{
+	if (tracking_applies())
+		return plan_tracked(query, query_string, options, params);
+	return plan_untracked(query, query_string, options, params);
+}
+
 /* A query is executed, maybe one that was parsed before. */
 static void
 start_executor(QueryDesc *query, int eflags)
 {
-	ExecutorStart_hook_type start = prev_ExecutorStart_hook ?
-		prev_ExecutorStart_hook : standard_ExecutorStart;
-	bool		tracked;
+	bool		tracked = tracking_applies();
 
 	check_statement(NULL, query->plannedstmt->rtable, query->plannedstmt->queryId);
-	tracked = tracking_applies();
 	if (tracked)
 		tracking_before_start(query);
-	start(query, eflags);
+	if (prev_ExecutorStart_hook)
+		prev_ExecutorStart_hook(query, eflags);
+	else
+		standard_ExecutorStart(query, eflags);
 	if (tracked)
 		tracking_after_start(query);
 }
 
-/* A query is run, to its end or for some rows. */
-static void
-run_executor(RUN_PARAMETERS)
+static inline void
+run_untracked(RUN_PARAMETERS)
 {
-	ExecutorRun_hook_type run = prev_ExecutorRun_hook ?
-		prev_ExecutorRun_hook : standard_ExecutorRun;
+	if (prev_ExecutorRun_hook)
+		prev_ExecutorRun_hook(RUN_ARGUMENTS);
+	else
+		standard_ExecutorRun(RUN_ARGUMENTS);
+}
+
+static pg_noinline void
+run_tracked(RUN_PARAMETERS)
+{
 	TrackedWork work;
 
-	if (!tracking_applies())
-	{
-		if (IsParallelWorker())
-			tracking_watch_worker();
-		run(RUN_ARGUMENTS);
-		return;
-	}
 	tracking_begin_query(&work, query);
 	PG_TRY();
 	{
-		run(RUN_ARGUMENTS);
+		run_untracked(RUN_ARGUMENTS);
 	}
 	PG_CATCH();
 	{
@@ -335,8 +352,19 @@ run_executor(RUN_PARAMETERS)
 	tracking_end_query(&work, query, count != 0);
 }
 
-/* Call what was there before, or PostgreSQL's own. */
+/* A query is run, to its end or for some rows. */
 static void
+run_executor(RUN_PARAMETERS)
+{
+	if (unlikely(IsParallelWorker()))
+		tracking_watch_worker();
+	if (tracking_applies())
+		run_tracked(RUN_ARGUMENTS);
+	else
+		run_untracked(RUN_ARGUMENTS);
+}
+
+static inline void
 finish_untracked(QueryDesc *query)
 {
 	if (prev_ExecutorFinish_hook)
@@ -345,7 +373,7 @@ finish_untracked(QueryDesc *query)
 		standard_ExecutorFinish(query);
 }
 
-static void
+static pg_noinline void
 finish_tracked(QueryDesc *query)
 {
 	TrackedWork work;
@@ -378,7 +406,8 @@ finish_executor(QueryDesc *query)
 static void
 end_executor(QueryDesc *query)
 {
-	tracking_query_ends(query);
+	if (tracking_pending_query == query)
+		tracking_query_ends();
 	if (prev_ExecutorEnd_hook)
 		prev_ExecutorEnd_hook(query);
 	else
@@ -443,7 +472,8 @@ end_transaction(XactEvent event, void *arg)
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PARALLEL_COMMIT:
 		case XACT_EVENT_PREPARE:
-			block_settle();
+			if (ledger_bytes(SIFT_IDLE) > 0)
+				block_settle();
 			report_forget();
 			(void) refuse_pause(false);
 			if (server_heap_is_accounted())
@@ -465,28 +495,45 @@ end_subtransaction(SubXactEvent event, SubTransactionId id, SubTransactionId par
 static void
 set_hooks(void)
 {
-	static bool hooked = false;
-
-	if (hooked)
+	if (hooks_are_set)
 		return;
-	hooked = true;
 	RegisterXactCallback(end_transaction, NULL);
 	RegisterSubXactCallback(end_subtransaction, NULL);
 	prev_post_parse_analyze_hook = post_parse_analyze_hook;
 	post_parse_analyze_hook = after_parse_analysis;
-	prev_planner_hook = planner_hook;
-	planner_hook = plan_query;
 	prev_ExecutorStart_hook = ExecutorStart_hook;
 	ExecutorStart_hook = start_executor;
+	prev_ProcessUtility_hook = ProcessUtility_hook;
+	ProcessUtility_hook = process_utility;
+	explain_option_start(track);
+	hooks_are_set = true;
+	if (tracked_statements != TRACK_NONE || tracking_log_min_peak >= 0)
+		track();
+}
+
+/*
+ * track
+ *		Statements are to be looked at, and to have ids: have the library called
+ *		for that, too.  Nothing is done before the other hooks are set.
+ */
+static void
+track(void)
+{
+	static bool tracks = false;
+
+	if (!hooks_are_set || tracks)
+		return;
+	tracks = true;
+	if (statement_table_exists())
+		EnableQueryId();
+	prev_planner_hook = planner_hook;
+	planner_hook = plan_query;
 	prev_ExecutorRun_hook = ExecutorRun_hook;
 	ExecutorRun_hook = run_executor;
 	prev_ExecutorFinish_hook = ExecutorFinish_hook;
 	ExecutorFinish_hook = finish_executor;
 	prev_ExecutorEnd_hook = ExecutorEnd_hook;
 	ExecutorEnd_hook = end_executor;
-	prev_ProcessUtility_hook = ProcessUtility_hook;
-	ProcessUtility_hook = process_utility;
-	explain_option_start();
 }
 
 /*
@@ -536,8 +583,6 @@ _PG_init(void)
 		return;
 	}
 	set_shared_memory_hooks();
-	if (tracked_statements != TRACK_NONE)
-		EnableQueryId();
 	if (server_heap_is_accounted())
 		segments_start();
 }

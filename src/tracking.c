@@ -46,13 +46,16 @@ bool		tracking_for_explain = false;
 /* The stretches that are being worked on. */
 static TrackedWork *innermost = NULL;
 
-/* The call that is between two stretches of its work. */
+/*
+ * The call that is between two stretches of its work, and its query.  Without
+ * a query it may be one that was planned, no more.
+ */
+const QueryDesc *tracking_pending_query = NULL;
 static struct
 {
-	bool		exists;
-	bool		is_starting;	/* in ExecutorStart */
+	bool		is_planned;		/* and there is no query */
+	bool		is_starting;	/* the query is in ExecutorStart */
 	int			depth;			/* tracking_depth between its stretches */
-	const QueryDesc *query;		/* NULL: it was planned, no more */
 	StatementKey key;
 	StatementCall call;
 	int64		held;			/* bytes, before it was started */
@@ -409,11 +412,10 @@ void
 tracking_planned(TrackedWork *work)
 {
 	finish(work);
-	if (pending.exists && pending.query != NULL)
+	if (tracking_pending_query != NULL)
 		return;
-	pending.exists = true;
+	pending.is_planned = true;
 	pending.depth = tracking_depth;
-	pending.query = NULL;
 	pending.key = work->key;
 	pending.call = work->call;
 }
@@ -444,24 +446,24 @@ tracking_before_start(const QueryDesc *query)
 {
 	int64		queryid = (int64) query->plannedstmt->queryId;
 
-	if (pending.exists && pending.query != NULL)
+	if (unlikely(tracking_pending_query != NULL))
 	{
 		add_start();
-		put_aside(pending.query, &pending.call);
+		put_aside(tracking_pending_query, &pending.call);
 	}
 	/* planned just now: what that has needed is part of the call */
-	if (!pending.exists || pending.query != NULL || pending.depth != tracking_depth ||
+	if (!pending.is_planned || pending.depth != tracking_depth ||
 		pending.key.queryid != queryid)
 		memset(&pending.call, 0, sizeof(pending.call));
 	set_key(&pending.key, queryid);
 	pending.depth = tracking_depth;
-	pending.query = query;
+	tracking_pending_query = query;
 	take_refusals(NULL);
 	peak_fold();
 	pending.folds = peak_folds;
 	pending.held = ledger_held();
 	pending.is_starting = true;
-	pending.exists = true;
+	pending.is_planned = false;
 }
 
 /*
@@ -471,7 +473,7 @@ tracking_before_start(const QueryDesc *query)
 void
 tracking_after_start(const QueryDesc *query)
 {
-	if (pending.query != query)
+	if (tracking_pending_query != query)
 		return;
 	pending.is_starting = false;
 	pending.held_started = ledger_held();
@@ -485,14 +487,15 @@ tracking_after_start(const QueryDesc *query)
 void
 tracking_abort(void)
 {
-	if (pending.exists && pending.is_starting)
+	if (tracking_pending_query != NULL && pending.is_starting)
 	{
-		tracking_after_start(pending.query);
+		tracking_after_start(tracking_pending_query);
 		take_refusals(&pending.call.use);
 		add_start();
 		add(&pending.key, &pending.call);
 	}
-	pending.exists = false;
+	tracking_pending_query = NULL;
+	pending.is_planned = false;
 }
 
 /* The call of a query that is not pending. */
@@ -520,12 +523,12 @@ recall(TrackedWork *work, const QueryDesc *query)
 void
 tracking_begin_query(TrackedWork *work, const QueryDesc *query)
 {
-	if (likely(pending.exists && pending.query == query))
+	if (likely(tracking_pending_query == query))
 	{
 		bool		just_started = pending.folds == peak_folds;
 
 		take_refusals(&pending.call.use);
-		pending.exists = false;
+		tracking_pending_query = NULL;
 		if (unlikely(!just_started))
 			add_start();
 		work->key = pending.key;
@@ -558,11 +561,11 @@ tracking_end_query(TrackedWork *work, const QueryDesc *query, bool may_repeat)
 	tracking_end(work);
 	if (!may_repeat && tracking_is_finished_by_running(query) && !tracking_for_explain)
 		return;
-	if (!may_repeat && dlist_is_empty(&executions) && !pending.exists)
+	if (!may_repeat && dlist_is_empty(&executions) && tracking_pending_query == NULL)
 	{
-		pending.exists = true;
+		pending.is_planned = false;
 		pending.depth = tracking_depth;
-		pending.query = query;
+		tracking_pending_query = query;
 		pending.key = work->key;
 		pending.call = work->call;
 		pending.held = pending.held_started = ledger_held();
@@ -578,13 +581,12 @@ tracking_end_query(TrackedWork *work, const QueryDesc *query, bool may_repeat)
 
 /*
  * tracking_query_ends
- *		The execution of a query is about to end.
+ *		The execution of the pending query is about to end.
  */
 void
-tracking_query_ends(const QueryDesc *query)
+tracking_query_ends(void)
 {
-	if (pending.query == query)
-		pending.exists = false;
+	tracking_pending_query = NULL;
 }
 
 /*
@@ -631,7 +633,7 @@ tracking_peak_of_plan(const PlannedStmt *plan)
 {
 	dlist_iter	iter;
 
-	if (pending.exists && pending.query != NULL && pending.query->plannedstmt == plan)
+	if (tracking_pending_query != NULL && tracking_pending_query->plannedstmt == plan)
 		return pending.call.use.peak;
 	dlist_foreach(iter, &executions)
 	{

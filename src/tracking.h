@@ -49,6 +49,9 @@ extern int	tracking_log_min_peak;	/* sift.log_min_peak, kB */
 extern int	tracking_depth;		/* stretches that are being worked on */
 extern bool tracking_for_explain;	/* EXPLAIN wants the peak of its statement */
 
+/* The query whose call is between two stretches of its work; or NULL. */
+extern const QueryDesc *tracking_pending_query;
+
 extern void tracking_begin(TrackedWork *work, int64 queryid);
 extern void tracking_end(TrackedWork *work);
 extern void tracking_planned(TrackedWork *work);
@@ -56,7 +59,7 @@ extern void tracking_before_start(const QueryDesc *query);
 extern void tracking_after_start(const QueryDesc *query);
 extern void tracking_begin_query(TrackedWork *work, const QueryDesc *query);
 extern void tracking_end_query(TrackedWork *work, const QueryDesc *query, bool may_repeat);
-extern void tracking_query_ends(const QueryDesc *query);
+extern void tracking_query_ends(void);
 extern void tracking_abort(void);
 extern void tracking_refused(int64 queryid);
 extern void tracking_watch_worker(void);

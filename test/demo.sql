@@ -118,4 +118,14 @@ SELECT rss_anon_bytes, free_heap_bytes FROM sift_memory_usage_backends WHERE pid
 SELECT :warm_free_heap_bytes > 50000000 AND :idle_rss_anon_bytes < 16 * 1024 * 1024 AS ok \gset
 :must_be_true
 SELECT limit_bytes, charged_bytes, peak_bytes, backends FROM sift_memory_usage_total;
+\echo '8. Which statements took the most, above what the session held when they began:'
+CREATE EXTENSION pg_stat_statements;
+SELECT calls, max_peak_bytes, refusals, rpad(left(regexp_replace(query, '\s+', ' ', 'g'), 60), 60) AS query
+FROM sift_memory_usage_statements
+JOIN (SELECT userid, dbid, queryid, toplevel, query FROM pg_stat_statements) AS p USING (userid, dbid, queryid, toplevel)
+ORDER BY max_peak_bytes DESC LIMIT 5;
+SELECT count(*) FILTER (WHERE refusals > 0) AS refused FROM sift_memory_usage_statements \gset
+\echo '    and' :refused 'that were refused, which pg_stat_statements has no text of.'
+SELECT max(max_peak_bytes) > 100000000 AND :refused >= 4 AS ok FROM sift_memory_usage_statements \gset
+:must_be_true
 \echo 'All of this was checked while it was shown.'
