@@ -380,8 +380,10 @@ restore(const StatementEntry *entry)
 static bool
 is_sound(const StatementEntry *entry)
 {
-	return entry->key.queryid != 0 && entry->calls > 0 && entry->max_peak >= 0 &&
-		entry->sum_of_peaks >= 0 && entry->usage >= 0;
+	return entry->key.queryid != 0 && *(const uint8 *) &entry->key.toplevel <= 1 &&
+		entry->calls > 0 && entry->max_peak >= 0 && entry->last_peak >= 0 &&
+		entry->sum_of_peaks >= 0 && entry->refusals >= 0 && entry->waived >= 0 &&
+		entry->usage >= 0;
 }
 
 /*

@@ -36,6 +36,7 @@
 #include "storage/ipc.h"
 #include "top_contexts.h"
 #include "tracking.h"
+#include "utils/backend_status.h"
 #include "utils/memutils.h"
 
 int			tracked_statements = TRACK_TOP;
@@ -93,12 +94,19 @@ static int64 sampled_at = 0;
 
 static bool must_log_near_limit = false;
 
-/* A message's detail: the largest contexts, in the words of the ring. */
+/*
+ * errdetail_contexts
+ *		A message's detail: which statement it is, and the largest contexts.
+ *
+ * A worker knows the statement by what its leader has reported.
+ */
 static int
 errdetail_contexts(int64 queryid)
 {
 	StringInfoData text;
 
+	if (queryid == 0)
+		queryid = (int64) pgstat_get_my_query_id();
 	initStringInfo(&text);
 	for (int i = 0; i < sample.count; i++)
 		appendStringInfo(&text, "%s\"%s\" %lld kB", i > 0 ? ", " : "",
