@@ -324,6 +324,7 @@ ledger_refuse(SiftKind kind, RefusalReason reason)
 	ledger_last_refusal.saved_errno = errno;
 	my_account->kinds[kind].refusals++;
 	pg_atomic_fetch_add_u64(&my_session->refused, 1);
+	pg_atomic_write_u32(&my_session->has_refusals, 1);
 	if (reason == REFUSED_BY_LIMIT && ledger_last_refusal.limit == LIMIT_OF_TOTAL)
 		pg_atomic_fetch_add_u64(&my_total->refusals, 1);
 }
@@ -334,6 +335,7 @@ ledger_waive(Size bytes)
 {
 	my_account->waived_bytes += bytes;
 	pg_atomic_fetch_add_u64(&my_session->waived, bytes);
+	pg_atomic_write_u32(&my_session->has_refusals, 1);
 }
 
 /* A block was taken, for a context or, of idle memory, from the system. */

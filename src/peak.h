@@ -76,12 +76,10 @@ peak_begin(PeakFrame *frame)
  * peak_end
  *		The innermost stretch ends.
  *
- * grown: gets the bytes that are held more than when it began; may be negative
- *
  * Returns the bytes that its most were above what it began with.
  */
 static inline int64
-peak_end(PeakFrame *frame, int64 *grown)
+peak_end(PeakFrame *frame)
 {
 	peak_fold();
 	peak_innermost = frame->outer;
@@ -90,7 +88,6 @@ peak_end(PeakFrame *frame, int64 *grown)
 		peak_innermost->peak = Max(peak_innermost->peak, frame->peak);
 		peak_innermost->beside = frame->beside;
 	}
-	*grown = my_account->charged_bytes + frame->beside - frame->held;
 	return frame->peak - frame->held;
 }
 

@@ -150,6 +150,7 @@ slots_attach(void)
 	pg_atomic_write_u64(&slot->session.statement_peak, 0);
 	pg_atomic_write_u64(&slot->session.refused, 0);
 	pg_atomic_write_u64(&slot->session.waived, 0);
+	pg_atomic_write_u32(&slot->session.has_refusals, 0);
 	pg_atomic_write_u32(&slot->session.near_limit, 0);
 	for (int kind = 0; kind < SIFT_NUM_KINDS; kind++)
 		pg_atomic_write_u64(&slot->session.refusals[kind], 0);

@@ -35,6 +35,7 @@ typedef struct SiftSession
 	pg_atomic_uint64 refused;	/* requests turned down, of all processes; the
 								 * leader takes them from here */
 	pg_atomic_uint64 waived;	/* bytes, likewise */
+	pg_atomic_uint32 has_refusals;	/* one of these two is not 0; set after it */
 	pg_atomic_uint32 near_limit;	/* its log has a line that it is */
 
 	/* what workers that have ended were refused and let through */

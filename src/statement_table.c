@@ -300,8 +300,11 @@ statement_table_add(const StatementKey *key, bool first,
 	entry->max_peak = Max(entry->max_peak, use->peak);
 	entry->sum_of_peaks += use->peak - before->peak;
 	entry->last_peak = use->peak;
-	entry->refusals += use->refusals - before->refusals;
-	entry->waived += use->waived - before->waived;
+	if (unlikely(use->refusals != 0 || use->waived != 0))
+	{
+		entry->refusals += use->refusals - before->refusals;
+		entry->waived += use->waived - before->waived;
+	}
 	SpinLockRelease(&set->mutex);
 }
 

@@ -180,6 +180,8 @@ grown(void)
 {
 	/* what is logged takes memory, too */
 	grant_window.watched = false;
+	if (tracking_log_min_peak < 0)
+		return;
 	if (innermost != NULL &&
 		ledger_held() - innermost->frame.held >= (int64) tracking_log_min_peak * 1024 &&
 		ledger_held() > sampled_at + sampled_at / 4)
@@ -243,9 +245,12 @@ set_key(StatementKey *key, int64 queryid)
 static void
 take_refusals_slow(StatementUse *use)
 {
-	int64		refused = pg_atomic_exchange_u64(&my_session->refused, 0);
-	int64		waived = pg_atomic_exchange_u64(&my_session->waived, 0);
+	int64		refused;
+	int64		waived;
 
+	pg_atomic_exchange_u32(&my_session->has_refusals, 0);
+	refused = pg_atomic_exchange_u64(&my_session->refused, 0);
+	waived = pg_atomic_exchange_u64(&my_session->waived, 0);
 	for (TrackedWork *work = innermost; work != NULL; work = work->outer)
 	{
 		work->call.use.refusals += refused;
@@ -266,8 +271,7 @@ take_refusals_slow(StatementUse *use)
 static inline void
 take_refusals(StatementUse *use)
 {
-	if (unlikely(pg_atomic_read_u64(&my_session->refused) != 0 ||
-				 pg_atomic_read_u64(&my_session->waived) != 0))
+	if (unlikely(pg_atomic_read_u32(&my_session->has_refusals) != 0))
 		take_refusals_slow(use);
 }
 
@@ -301,18 +305,21 @@ static inline void
 finish(TrackedWork *work)
 {
 	StatementCall *call = &work->call;
-	int64		grown_by;
 	int64		peak;
 
 	Assert(work == innermost);
 	take_refusals(NULL);
 	innermost = work->outer;
 	tracking_depth--;
-	peak = call->kept + peak_end(&work->frame, &grown_by);
+	peak = call->kept + peak_end(&work->frame);
 	call->use.peak = Max(call->use.peak, peak);
-	call->kept = Max(call->kept + grown_by, 0);
-	if (innermost == NULL)
-		grant_window.watched = false;
+}
+
+/* The call goes on: what is left of the stretch that has ended is kept. */
+static void
+keep(TrackedWork *work)
+{
+	work->call.kept = Max(work->call.kept + ledger_held() - work->frame.held, 0);
 }
 
 /*
@@ -326,8 +333,6 @@ add(const StatementKey *key, StatementCall *call)
 		return;					/* EXPLAIN will ask for it */
 	if (tracked_statements != TRACK_NONE)
 		statement_table_add(key, !call->is_added, &call->use, &call->added);
-	call->is_added = true;
-	call->added = call->use;
 	if (key->toplevel)
 	{
 		last_use = call->use;
@@ -339,6 +344,8 @@ add(const StatementKey *key, StatementCall *call)
 		if (must_log_near_limit)
 			log_near_limit();
 		log_peak(key, call);
+		if (innermost == NULL)
+			grant_window.watched = false;
 	}
 }
 
@@ -422,6 +429,7 @@ tracking_planned(TrackedWork *work)
 	finish(work);
 	if (tracking_pending_query != NULL)
 		return;
+	keep(work);
 	pending.is_planned = true;
 	pending.depth = tracking_depth;
 	pending.key = work->key;
@@ -569,6 +577,9 @@ tracking_end_query(TrackedWork *work, const QueryDesc *query, bool may_repeat)
 	tracking_end(work);
 	if (!may_repeat && tracking_is_finished_by_running(query) && !tracking_for_explain)
 		return;
+	keep(work);
+	work->call.is_added = true;
+	work->call.added = work->call.use;
 	if (!may_repeat && dlist_is_empty(&executions) && tracking_pending_query == NULL)
 	{
 		pending.is_planned = false;
