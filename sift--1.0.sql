@@ -146,7 +146,7 @@ CREATE FUNCTION sift_memory_usage_statements(
     OUT waived_bytes pg_catalog.int8)
 RETURNS SETOF pg_catalog.record
 AS 'MODULE_PATHNAME', 'sift_memory_usage_statements_1_0'
-LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION sift_memory_usage_statements() IS 'what statements have needed, of the whole server';
 

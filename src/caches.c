@@ -30,6 +30,7 @@
 #include "caches.h"
 #include "compat.h"
 #include "ledger.h"
+#include "port/pg_bitutils.h"
 #include "storage/sinval.h"
 #include "utils/inval.h"
 
@@ -124,6 +125,22 @@ caches_drop_refused(void)
 }
 
 /*
+ * is_for_caches
+ *		Whether the caches' context seems to need a block of that many bytes.
+ *
+ * Whose block it is cannot be seen.  The server mostly switches to that context,
+ * but enlarges the hash tables of the caches from any other.  As blocks double,
+ * the next one is as large as all before, but for chunks with their own.
+ */
+static bool
+is_for_caches(Size bytes)
+{
+	return CacheMemoryContext != NULL &&
+		(CurrentMemoryContext == CacheMemoryContext ||
+		 bytes == pg_prevpower2_size_t(CacheMemoryContext->mem_allocated));
+}
+
+/*
  * caches_grant
  *		Whether a request that does not fit is let through as a block of the
  *		caches: one, until the session is below its limit again.
@@ -131,7 +148,7 @@ caches_drop_refused(void)
 bool
 caches_grant(Size bytes)
 {
-	if (CurrentMemoryContext != CacheMemoryContext || bytes > LARGEST_GRANT || granted > 0)
+	if (bytes > LARGEST_GRANT || granted > 0 || !is_for_caches(bytes))
 		return false;
 	granted = bytes;
 	return true;

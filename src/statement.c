@@ -64,6 +64,7 @@ static bool session_began = false;	/* a statement has begun */
 /* The top-level statement that is being executed. */
 static TimestampTz started = 0;
 static int64 held_at_start = 0; /* bytes */
+static int64 granted_at_start = 0;	/* of these, to the caches over the limit */
 static bool passed = false;		/* it was checked, and goes through */
 static bool caches_checked = false;
 static bool giving_back = false;	/* it is executed, and gives memory back */
@@ -122,6 +123,7 @@ notice_statement(void)
 		return;
 	started = GetCurrentStatementStartTimestamp();
 	held_at_start = ledger_held();
+	granted_at_start = caches_granted();
 	passed = false;
 	caches_checked = false;
 	giving_back = false;
@@ -184,7 +186,8 @@ statement_small(void)
 
 /*
  * statement_ceiling
- *		The bytes up to which small requests are let through.
+ *		The bytes up to which small requests are let through.  What the caches
+ *		were granted in this statement is not taken from its float.
  */
 int64
 statement_ceiling(void)
@@ -193,6 +196,7 @@ statement_ceiling(void)
 
 	notice_statement();
 	start = counts(LIMIT_OF_TOTAL) ? held_at_start : Max(ledger_limit(), held_at_start);
+	start += Max(caches_granted() - granted_at_start, 0);
 	if (giving_back)
 		return start + STATEMENT_FLOAT;
 	return Min(start + STATEMENT_FLOAT,
