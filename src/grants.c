@@ -109,7 +109,6 @@ static void
 set_window(int64 drawn)
 {
 	int64		shared = pg_atomic_read_u64(&my_slot->session.shared_bytes);
-	bool		grown = drawn > grant_window.top;
 
 	my_slot->granted = drawn;
 	grant_window.top = drawn;
@@ -123,8 +122,6 @@ set_window(int64 drawn)
 		slots_raise_peak(&my_slot->session.peak, my_account->charged_bytes + shared);
 	if (unlikely((int64) pg_atomic_read_u64(&my_session->drawn) != drawn))
 		slots_raise_peak(&my_session->statement_peak, grants_session_held());
-	if (unlikely(grown && grant_window.watched))
-		grants_on_growth();
 }
 
 /* ----------------------------------------------------------------
@@ -147,6 +144,9 @@ grants_draw(Size bytes)
 
 	if (!grant_window.limited)
 		return GRANTED;
+	/* it may take and release memory; so not when some is drawn and not charged */
+	if (unlikely(grant_window.watched))
+		grants_on_growth();
 	if (grant_window.fits == 0)
 		grants_give_back(0);
 	least = Max(my_account->charged_bytes + (int64) Min(bytes, MOST_BYTES) - grant_window.top, 0);
@@ -179,6 +179,8 @@ grants_cover(void)
 	pg_atomic_fetch_add_u64(&my_session->drawn, bytes);
 	add_to_total(bytes);
 	set_window(grant_window.top + bytes);
+	if (unlikely(grant_window.watched))
+		grants_on_growth();
 }
 
 /*

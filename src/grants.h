@@ -62,7 +62,10 @@ grants_session_held(void)
 		grant_window.top + my_account->charged_bytes;
 }
 
-/* Called when this process has drawn more; anywhere, so it must not raise. */
+/*
+ * Called when this process is about to draw more, or has; anywhere, so it must
+ * not raise.
+ */
 extern void (*grants_on_growth) (void);
 
 /* Called at the end of the process, while it has its slot. */

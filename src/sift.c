@@ -71,7 +71,6 @@ static planner_hook_type prev_planner_hook = NULL;
 static ExecutorStart_hook_type prev_ExecutorStart_hook = NULL;
 static ExecutorRun_hook_type prev_ExecutorRun_hook = NULL;
 static ExecutorFinish_hook_type prev_ExecutorFinish_hook = NULL;
-static ExecutorEnd_hook_type prev_ExecutorEnd_hook = NULL;
 static ProcessUtility_hook_type prev_ProcessUtility_hook = NULL;
 
 /*
@@ -357,8 +356,11 @@ static void
 run_executor(RUN_PARAMETERS)
 {
 	if (unlikely(IsParallelWorker()))
+	{
 		tracking_watch_worker();
-	if (tracking_applies())
+		run_untracked(RUN_ARGUMENTS);
+	}
+	else if (tracking_applies())
 		run_tracked(RUN_ARGUMENTS);
 	else
 		run_untracked(RUN_ARGUMENTS);
@@ -402,18 +404,6 @@ finish_executor(QueryDesc *query)
 		finish_untracked(query);
 }
 
-/* The execution of a query ends; not where it has failed. */
-static void
-end_executor(QueryDesc *query)
-{
-	if (tracking_pending_query == query)
-		tracking_query_ends();
-	if (prev_ExecutorEnd_hook)
-		prev_ExecutorEnd_hook(query);
-	else
-		standard_ExecutorEnd(query);
-}
-
 /* A utility statement is executed. */
 static void
 process_utility(PlannedStmt *statement, const char *query_string, bool read_only_tree,
@@ -425,6 +415,7 @@ process_utility(PlannedStmt *statement, const char *query_string, bool read_only
 		prev_ProcessUtility_hook : standard_ProcessUtility;
 	TrackedWork work;
 	bool		tracked;
+	bool		for_explain = tracking_for_explain;
 
 	check_statement(statement->utilityStmt, NIL, statement->queryId);
 	/* what they execute is a statement by itself */
@@ -449,7 +440,7 @@ process_utility(PlannedStmt *statement, const char *query_string, bool read_only
 	PG_FINALLY();
 	{
 		utility_depth--;
-		tracking_for_explain = false;
+		tracking_for_explain = for_explain;
 		if (tracked)
 			tracking_end(&work);
 	}
@@ -532,8 +523,6 @@ track(void)
 	ExecutorRun_hook = run_executor;
 	prev_ExecutorFinish_hook = ExecutorFinish_hook;
 	ExecutorFinish_hook = finish_executor;
-	prev_ExecutorEnd_hook = ExecutorEnd_hook;
-	ExecutorEnd_hook = end_executor;
 }
 
 /*

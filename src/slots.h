@@ -36,7 +36,7 @@ typedef struct SiftSession
 								 * leader takes them from here */
 	pg_atomic_uint64 waived;	/* bytes, likewise */
 	pg_atomic_uint32 has_refusals;	/* one of these two is not 0; set after it */
-	pg_atomic_uint32 near_limit;	/* its log has a line that it is */
+	pg_atomic_uint32 near_limit;	/* see tracking.c */
 
 	/* what workers that have ended were refused and let through */
 	pg_atomic_uint64 refusals[SIFT_NUM_KINDS];

@@ -286,12 +286,19 @@ void
 statement_table_add(const StatementKey *key, bool first,
 					const StatementUse *use, const StatementUse *before)
 {
+	static const StatementUse nothing = {0};
 	StatementSet *set;
 	StatementEntry *entry;
 
 	if (table == NULL || key->queryid == 0)
 		return;
 	entry = lock_entry(key, &set);
+	/* what was added before may have been forgotten since */
+	if (unlikely(!first && entry->calls == 0))
+	{
+		first = true;
+		before = &nothing;
+	}
 	if (first)
 	{
 		entry->calls++;
@@ -490,10 +497,13 @@ statement_table_startup(void)
 	table = ShmemInitStruct("sift statements", table_size(), &found);
 	if (!found)
 	{
-		memset(table, 0, table_size());
+		pg_atomic_init_u32(&table->kept, 0);
 		table->num_sets = statement_table_sets();
 		for (int i = 0; i < statement_table_sets(); i++)
+		{
 			SpinLockInit(&table->sets[i].mutex);
+			memset(table->sets[i].hashes, 0, sizeof(table->sets[i].hashes));
+		}
 	}
 	LWLockRelease(AddinShmemInitLock);
 	if (!IsUnderPostmaster)

@@ -13,9 +13,8 @@
  * fails, and what later ones need on top is added then.  So nothing depends on
  * a statement's coming to an end.
  *
- * Between its stretches a call is pending, in a variable, until its execution
- * ends.  Where another one starts meanwhile, and where an execution stops after
- * some rows, the call is put into the query's own memory, and goes with it.
+ * Between its stretches a call is kept in the query's own memory, and goes with
+ * it.
  *
  * Statements are those of pg_stat_statements, with its ids and levels: EXECUTE
  * and PREPARE are not looked at, the statement that is executed is.  What
@@ -30,13 +29,11 @@
 
 #include "executor/executor.h"
 #include "lib/ilist.h"
-#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "refuse.h"
 #include "storage/ipc.h"
 #include "top_contexts.h"
 #include "tracking.h"
-#include "utils/backend_status.h"
 #include "utils/memutils.h"
 
 int			tracked_statements = TRACK_TOP;
@@ -47,31 +44,41 @@ bool		tracking_for_explain = false;
 /* The stretches that are being worked on. */
 static TrackedWork *innermost = NULL;
 
-/*
- * The call that is between two stretches of its work, and its query.  Without
- * a query it may be one that was planned, no more.
- */
-const QueryDesc *tracking_pending_query = NULL;
+/* What was planned last, until its execution is started. */
 static struct
 {
-	bool		is_planned;		/* and there is no query */
-	bool		is_starting;	/* the query is in ExecutorStart */
-	int			depth;			/* tracking_depth between its stretches */
+	bool		exists;
+	int			depth;			/* tracking_depth */
+	int64		queryid;
+	StatementCall call;
+}			planned;
+
+/* The query that is in ExecutorStart, or was last. */
+static struct
+{
+	bool		is_starting;
+	const QueryDesc *query;		/* not looked into; may be gone */
+	StatementKey key;
+	StatementCall call;
+	int64		held;			/* bytes, before it was started */
+	uint64		folds;			/* peak_folds then */
+}			starting;
+
+/*
+ * An execution that was started, between two stretches of its work.  It lies in
+ * the query's own memory and goes with it, however that ends.
+ */
+typedef struct TrackedExecution
+{
+	dlist_node	node;
+	MemoryContextCallback callback;
+	const QueryDesc *query;
 	StatementKey key;
 	StatementCall call;
 	int64		held;			/* bytes, before it was started */
 	int64		held_started;	/* and after */
 	uint64		folds;			/* peak_folds when it began to start */
-}			pending;
-
-/* A call in the memory of its query. */
-typedef struct Execution
-{
-	dlist_node	node;
-	MemoryContextCallback callback;
-	const QueryDesc *query;
-	StatementCall call;
-} Execution;
+} TrackedExecution;
 
 static dlist_head executions = DLIST_STATIC_INIT(executions);
 
@@ -88,32 +95,36 @@ static bool has_last = false;
 /* A statement has passed this much of its limit, in hundredths. */
 #define NEAR_LIMIT				80
 
+/* Whether it has, for all processes of the session; the leader logs it. */
+enum
+{
+	NOT_NEAR_LIMIT,
+	NEAR_LIMIT_PASSED,
+	NEAR_LIMIT_KNOWN			/* logged, or so from the beginning */
+};
+
 /* The largest contexts, when the session held that many bytes. */
 static TopContexts sample;
 static int64 sampled_at = 0;
 
-static bool must_log_near_limit = false;
 
 /*
  * errdetail_contexts
  *		A message's detail: which statement it is, and the largest contexts.
  *
- * A worker knows the statement by what its leader has reported.
+ * The text is not allocated: the current context may be one whose next block
+ * is large, or whose chunks cannot be freed.
  */
 static int
 errdetail_contexts(int64 queryid)
 {
-	StringInfoData text;
+	char		text[MOST_TOP_CONTEXTS * (NAMEDATALEN + 32)] = "";
+	int			length = 0;
 
-	if (queryid == 0)
-		queryid = (int64) pgstat_get_my_query_id();
-	initStringInfo(&text);
 	for (int i = 0; i < sample.count; i++)
-		appendStringInfo(&text, "%s\"%s\" %lld kB", i > 0 ? ", " : "",
-						 sample.contexts[i].name, (long long) sample.contexts[i].bytes / 1024);
-	errdetail_log("Query identifier: %lld. Largest contexts: %s.", (long long) queryid, text.data);
-	pfree(text.data);
-	return 0;
+		length += snprintf(text + length, sizeof(text) - length, "%s\"%s\" %lld kB", i > 0 ? ", " : "",
+						   sample.contexts[i].name, (long long) sample.contexts[i].bytes / 1024);
+	return errdetail_log("Query identifier: %lld. Largest contexts: %s.", (long long) queryid, text);
 }
 
 static void
@@ -123,42 +134,68 @@ take_sample(void)
 	sampled_at = ledger_held();
 }
 
+/*
+ * emit
+ *		Log a line, with the largest contexts.
+ *
+ * Nothing is refused for it, nor is it a place to be cancelled; and what tells
+ * where an error has come from is not asked.
+ */
 static void
-log_near_limit(void)
+emit(const char *text, int64 queryid)
 {
 	bool		paused = refuse_pause(true);
+	ErrorContextCallback *stack = error_context_stack;
 
-	must_log_near_limit = false;
-	take_sample();
-	ereport(LOG,
-			(errmsg("statement has passed %d%% of its memory limit: %lld of %lld kB",
-					NEAR_LIMIT, (long long) ledger_held() / 1024,
-					(long long) ledger_limit() / 1024),
-			 errdetail_contexts(innermost != NULL ? innermost->key.queryid : 0)));
-	refuse_pause(paused);
+	error_context_stack = NULL;
+	HOLD_INTERRUPTS();
+	PG_TRY();
+	{
+		ereport(LOG, (errmsg_internal("%s", text), errdetail_contexts(queryid)));
+	}
+	PG_FINALLY();
+	{
+		refuse_pause(paused);
+	}
+	PG_END_TRY();
+	RESUME_INTERRUPTS();
+	error_context_stack = stack;
+}
+
+/* Log that a statement has passed most of its limit, if it has. */
+static void
+log_near_limit(int64 queryid)
+{
+	char		text[128];
+
+	if (pg_atomic_read_u32(&my_session->near_limit) != NEAR_LIMIT_PASSED)
+		return;
+	pg_atomic_write_u32(&my_session->near_limit, NEAR_LIMIT_KNOWN);
+	if (sampled_at == 0)
+		take_sample();
+	snprintf(text, sizeof(text), "statement has passed %d%% of its memory limit, %lld kB",
+			 NEAR_LIMIT, (long long) ledger_limit() / 1024);
+	emit(text, queryid);
 }
 
 /* Log a statement whose peak is large enough, once. */
 static void
-log_peak(const StatementKey *key, StatementCall *call)
+log_peak(int64 queryid, StatementCall *call)
 {
-	int64		limit = ledger_limit();
-	bool		paused;
+	char		text[128];
 
 	if (call->is_logged || call->use.peak < (int64) tracking_log_min_peak * 1024)
 		return;
 	call->is_logged = true;
-	paused = refuse_pause(true);
 	if (sampled_at == 0)
 		take_sample();
-	ereport(LOG,
-			(limit < 0 ?
-			 errmsg("memory of statement: peak %lld kB, no limit",
-					(long long) call->use.peak / 1024) :
-			 errmsg("memory of statement: peak %lld kB, limit %lld kB",
-					(long long) call->use.peak / 1024, (long long) limit / 1024),
-			 errdetail_contexts(key->queryid)));
-	refuse_pause(paused);
+	if (ledger_limit() < 0)
+		snprintf(text, sizeof(text), "memory of statement: peak %lld kB, no limit",
+				 (long long) call->use.peak / 1024);
+	else
+		snprintf(text, sizeof(text), "memory of statement: peak %lld kB, limit %lld kB",
+				 (long long) call->use.peak / 1024, (long long) ledger_limit() / 1024);
+	emit(text, queryid);
 }
 
 /* Whether the session holds nearly all that it may. */
@@ -170,27 +207,25 @@ is_near_limit(void)
 
 /*
  * grown
- *		The session has taken some MB more (grants_on_growth).
+ *		The session takes some MB more (grants_on_growth).
  *
- * Called in the middle of a request for memory: so contexts are looked at,
- * which only reads, and a line is logged where an ERROR would be safe as well.
+ * Called in the middle of a request for memory, so contexts are looked at, which
+ * only reads, and nothing is logged before a statement begins or ends.
  */
 static void
 grown(void)
 {
-	/* what is logged takes memory, too */
-	grant_window.watched = false;
 	if (tracking_log_min_peak < 0)
 		return;
 	if (innermost != NULL &&
 		ledger_held() - innermost->frame.held >= (int64) tracking_log_min_peak * 1024 &&
 		ledger_held() > sampled_at + sampled_at / 4)
 		take_sample();
-	if (is_near_limit() && pg_atomic_exchange_u32(&my_session->near_limit, 1) == 0)
-		must_log_near_limit = true;
-	if (must_log_near_limit && refuse_is_safe(0, FOR_MEMORY))
-		log_near_limit();
-	grant_window.watched = true;
+	if (is_near_limit() && pg_atomic_read_u32(&my_session->near_limit) == NOT_NEAR_LIMIT)
+	{
+		pg_atomic_write_u32(&my_session->near_limit, NEAR_LIMIT_PASSED);
+		take_sample();
+	}
 }
 
 /* A statement of its own begins that may have to be logged. */
@@ -198,8 +233,8 @@ static void
 watch(void)
 {
 	sampled_at = 0;
-	must_log_near_limit = false;
-	pg_atomic_write_u32(&my_session->near_limit, is_near_limit());
+	pg_atomic_write_u32(&my_session->near_limit,
+						is_near_limit() ? NEAR_LIMIT_KNOWN : NOT_NEAR_LIMIT);
 	grants_on_growth = grown;
 	grant_window.watched = true;
 }
@@ -253,6 +288,10 @@ take_refusals_slow(StatementUse *use)
 	waived = pg_atomic_exchange_u64(&my_session->waived, 0);
 	for (TrackedWork *work = innermost; work != NULL; work = work->outer)
 	{
+		/* what calls itself counts once */
+		if (work->outer != NULL && work->outer->key.queryid == work->key.queryid &&
+			work->outer->key.toplevel == work->key.toplevel)
+			continue;
 		work->call.use.refusals += refused;
 		work->call.use.waived += waived;
 	}
@@ -341,9 +380,8 @@ add(const StatementKey *key, StatementCall *call)
 	}
 	if (unlikely(tracking_log_min_peak >= 0))
 	{
-		if (must_log_near_limit)
-			log_near_limit();
-		log_peak(key, call);
+		log_near_limit(key->queryid);
+		log_peak(key->queryid, call);
 		if (innermost == NULL)
 			grant_window.watched = false;
 	}
@@ -385,33 +423,18 @@ tracking_end(TrackedWork *work)
 static void
 forget_execution(void *execution)
 {
-	dlist_delete(&((Execution *) execution)->node);
+	dlist_delete(&((TrackedExecution *) execution)->node);
 }
 
-/* Put a call into the memory of its query. */
-static void
-put_aside(const QueryDesc *query, const StatementCall *call)
-{
-	MemoryContext context = query->estate->es_query_cxt;
-	Execution  *execution = MemoryContextAlloc(context, sizeof(Execution));
-
-	execution->query = query;
-	execution->call = *call;
-	execution->callback.func = forget_execution;
-	execution->callback.arg = execution;
-	MemoryContextRegisterResetCallback(context, &execution->callback);
-	dlist_push_head(&executions, &execution->node);
-}
-
-/* The call of a query that was put aside, NULL if it was not. */
-static Execution *
+/* The execution of a query, NULL if it is not known. */
+static TrackedExecution *
 find_execution(const QueryDesc *query)
 {
 	dlist_iter	iter;
 
 	dlist_foreach(iter, &executions)
 	{
-		Execution  *execution = dlist_container(Execution, node, iter.cur);
+		TrackedExecution *execution = dlist_container(TrackedExecution, node, iter.cur);
 
 		if (execution->query == query)
 			return execution;
@@ -427,30 +450,11 @@ void
 tracking_planned(TrackedWork *work)
 {
 	finish(work);
-	if (tracking_pending_query != NULL)
-		return;
 	keep(work);
-	pending.is_planned = true;
-	pending.depth = tracking_depth;
-	pending.key = work->key;
-	pending.call = work->call;
-}
-
-/*
- * add_start
- *		What is left of starting the pending query is part of the call, and so
- *		is the peak, if nothing else came in between.
- */
-static void
-add_start(void)
-{
-	StatementCall *call = &pending.call;
-	int64		most = pending.held_started;
-
-	if (pending.folds == peak_folds)
-		most = Max(most, my_account->peak_bytes);
-	call->use.peak = Max(call->use.peak, call->kept + most - pending.held);
-	call->kept = Max(call->kept + pending.held_started - pending.held, 0);
+	planned.exists = true;
+	planned.depth = tracking_depth;
+	planned.queryid = work->key.queryid;
+	planned.call = work->call;
 }
 
 /*
@@ -462,24 +466,35 @@ tracking_before_start(const QueryDesc *query)
 {
 	int64		queryid = (int64) query->plannedstmt->queryId;
 
-	if (unlikely(tracking_pending_query != NULL))
-	{
-		add_start();
-		put_aside(tracking_pending_query, &pending.call);
-	}
 	/* planned just now: what that has needed is part of the call */
-	if (!pending.is_planned || pending.depth != tracking_depth ||
-		pending.key.queryid != queryid)
-		memset(&pending.call, 0, sizeof(pending.call));
-	set_key(&pending.key, queryid);
-	pending.depth = tracking_depth;
-	tracking_pending_query = query;
+	if (planned.exists && planned.depth == tracking_depth && planned.queryid == queryid)
+		starting.call = planned.call;
+	else
+		memset(&starting.call, 0, sizeof(starting.call));
+	planned.exists = false;
+	set_key(&starting.key, queryid);
+	starting.query = query;
 	take_refusals(NULL);
 	peak_fold();
-	pending.folds = peak_folds;
-	pending.held = ledger_held();
-	pending.is_starting = true;
-	pending.is_planned = false;
+	starting.folds = peak_folds;
+	starting.held = ledger_held();
+	starting.is_starting = true;
+}
+
+/*
+ * add_start
+ *		What is left of starting a query is part of the call, and so is the peak,
+ *		if nothing else came in between.
+ */
+static void
+add_start(StatementCall *call, int64 held, int64 held_started, uint64 folds)
+{
+	int64		most = held_started;
+
+	if (folds == peak_folds)
+		most = Max(most, my_account->peak_bytes);
+	call->use.peak = Max(call->use.peak, call->kept + most - held);
+	call->kept = Max(call->kept + held_started - held, 0);
 }
 
 /*
@@ -489,10 +504,24 @@ tracking_before_start(const QueryDesc *query)
 void
 tracking_after_start(const QueryDesc *query)
 {
-	if (tracking_pending_query != query)
+	MemoryContext context = query->estate->es_query_cxt;
+	TrackedExecution *execution;
+
+	/* another query was started within */
+	if (starting.query != query)
 		return;
-	pending.is_starting = false;
-	pending.held_started = ledger_held();
+	starting.is_starting = false;
+	execution = MemoryContextAlloc(context, sizeof(TrackedExecution));
+	execution->query = query;
+	execution->key = starting.key;
+	execution->call = starting.call;
+	execution->held = starting.held;
+	execution->held_started = ledger_held();
+	execution->folds = starting.folds;
+	execution->callback.func = forget_execution;
+	execution->callback.arg = execution;
+	MemoryContextRegisterResetCallback(context, &execution->callback);
+	dlist_push_head(&executions, &execution->node);
 }
 
 /*
@@ -503,31 +532,14 @@ tracking_after_start(const QueryDesc *query)
 void
 tracking_abort(void)
 {
-	if (tracking_pending_query != NULL && pending.is_starting)
+	if (starting.is_starting)
 	{
-		tracking_after_start(tracking_pending_query);
-		take_refusals(&pending.call.use);
-		add_start();
-		add(&pending.key, &pending.call);
+		starting.is_starting = false;
+		take_refusals(&starting.call.use);
+		add_start(&starting.call, starting.held, ledger_held(), starting.folds);
+		add(&starting.key, &starting.call);
 	}
-	tracking_pending_query = NULL;
-	pending.is_planned = false;
-}
-
-/* The call of a query that is not pending. */
-static void
-recall(TrackedWork *work, const QueryDesc *query)
-{
-	Execution  *execution = find_execution(query);
-
-	set_key(&work->key, (int64) query->plannedstmt->queryId);
-	if (execution != NULL)
-		work->call = execution->call;
-	else
-	{
-		memset(&work->call, 0, sizeof(work->call));
-		work->call.is_added = query->already_executed;
-	}
+	planned.exists = false;
 }
 
 /*
@@ -539,25 +551,29 @@ recall(TrackedWork *work, const QueryDesc *query)
 void
 tracking_begin_query(TrackedWork *work, const QueryDesc *query)
 {
-	if (likely(tracking_pending_query == query))
-	{
-		bool		just_started = pending.folds == peak_folds;
+	TrackedExecution *execution = find_execution(query);
 
-		take_refusals(&pending.call.use);
-		tracking_pending_query = NULL;
+	work->execution = execution;
+	if (execution != NULL)
+	{
+		bool		just_started = execution->folds == peak_folds;
+
+		take_refusals(&execution->call.use);
 		if (unlikely(!just_started))
-			add_start();
-		work->key = pending.key;
-		work->call = pending.call;
+			add_start(&execution->call, execution->held, execution->held_started, execution->folds);
+		work->key = execution->key;
+		work->call = execution->call;
 		if (likely(just_started))
-			peak_begin_after_fold(&work->frame, pending.held);
+			peak_begin_after_fold(&work->frame, execution->held);
 		else
 			peak_begin(&work->frame);
 	}
 	else
 	{
 		take_refusals(NULL);
-		recall(work, query);
+		memset(&work->call, 0, sizeof(work->call));
+		work->call.is_added = query->already_executed;
+		set_key(&work->key, (int64) query->plannedstmt->queryId);
 		peak_begin(&work->frame);
 	}
 	begin(work);
@@ -572,40 +588,19 @@ tracking_begin_query(TrackedWork *work, const QueryDesc *query)
 void
 tracking_end_query(TrackedWork *work, const QueryDesc *query, bool may_repeat)
 {
-	Execution  *execution;
+	TrackedExecution *execution = work->execution;
 
 	tracking_end(work);
-	if (!may_repeat && tracking_is_finished_by_running(query) && !tracking_for_explain)
+	if (execution == NULL ||
+		(!may_repeat && tracking_is_finished_by_running(query) && !tracking_for_explain))
 		return;
 	keep(work);
-	work->call.is_added = true;
-	work->call.added = work->call.use;
-	if (!may_repeat && dlist_is_empty(&executions) && tracking_pending_query == NULL)
-	{
-		pending.is_planned = false;
-		pending.depth = tracking_depth;
-		tracking_pending_query = query;
-		pending.key = work->key;
-		pending.call = work->call;
-		pending.held = pending.held_started = ledger_held();
-		pending.folds = 0;
-		return;
-	}
-	execution = find_execution(query);
-	if (execution != NULL)
-		execution->call = work->call;
-	else
-		put_aside(query, &work->call);
-}
-
-/*
- * tracking_query_ends
- *		The execution of the pending query is about to end.
- */
-void
-tracking_query_ends(void)
-{
-	tracking_pending_query = NULL;
+	execution->call = work->call;
+	execution->call.is_added = true;
+	execution->call.added = work->call.use;
+	/* there is no start to be added any more */
+	execution->held = execution->held_started = 0;
+	execution->folds = 0;
 }
 
 /*
@@ -652,11 +647,9 @@ tracking_peak_of_plan(const PlannedStmt *plan)
 {
 	dlist_iter	iter;
 
-	if (tracking_pending_query != NULL && tracking_pending_query->plannedstmt == plan)
-		return pending.call.use.peak;
 	dlist_foreach(iter, &executions)
 	{
-		Execution  *execution = dlist_container(Execution, node, iter.cur);
+		TrackedExecution *execution = dlist_container(TrackedExecution, node, iter.cur);
 
 		if (execution->query->plannedstmt == plan)
 			return execution->call.use.peak;

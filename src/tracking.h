@@ -42,15 +42,13 @@ typedef struct TrackedWork
 	PeakFrame	frame;
 	StatementKey key;
 	StatementCall call;
+	struct TrackedExecution *execution; /* of a query, while it is run */
 } TrackedWork;
 
 extern int	tracked_statements; /* sift.track_statements */
 extern int	tracking_log_min_peak;	/* sift.log_min_peak, kB */
 extern int	tracking_depth;		/* stretches that are being worked on */
 extern bool tracking_for_explain;	/* EXPLAIN wants the peak of its statement */
-
-/* The query whose call is between two stretches of its work; or NULL. */
-extern const QueryDesc *tracking_pending_query;
 
 extern void tracking_begin(TrackedWork *work, int64 queryid);
 extern void tracking_end(TrackedWork *work);
@@ -59,7 +57,6 @@ extern void tracking_before_start(const QueryDesc *query);
 extern void tracking_after_start(const QueryDesc *query);
 extern void tracking_begin_query(TrackedWork *work, const QueryDesc *query);
 extern void tracking_end_query(TrackedWork *work, const QueryDesc *query, bool may_repeat);
-extern void tracking_query_ends(void);
 extern void tracking_abort(void);
 extern void tracking_refused(int64 queryid);
 extern void tracking_watch_worker(void);
@@ -85,7 +82,8 @@ tracking_applies(void)
 {
 	if (tracking_depth > 0)
 		return tracked_statements == TRACK_ALL || tracking_for_explain;
-	return (tracked_statements != TRACK_NONE || tracking_log_min_peak >= 0) &&
+	return (tracked_statements != TRACK_NONE || tracking_log_min_peak >= 0 ||
+			tracking_for_explain) &&
 		!IsParallelWorker();
 }
 

@@ -74,7 +74,8 @@ my $filler = $node->background_psql('postgres', on_error_stop => 0);
 $filler->query_safe(q{DO $$ DECLARE i int := 0; BEGIN
 	LOOP i := i + 1; PERFORM sift_test_keep('fill' || i, 'SELECT repeat($q$x$q$, 1000) FROM generate_series(1, 500) i'); END LOOP;
 	EXCEPTION WHEN out_of_memory THEN NULL; END $$});
-cmp_ok(total('limit_bytes - charged_bytes'), '<', 8 * 1024 * 1024, 'the server is near its limit');
+# what the others keep warm may go meanwhile
+cmp_ok(total('limit_bytes - charged_bytes'), '<', 16 * 1024 * 1024, 'the server is near its limit');
 is($node->safe_psql('postgres', q{SET search_path = public; BEGIN; SELECT count(*) > 300 FROM pg_class; COMMIT;
 	SELECT count(*) > 0 FROM sift_memory_usage_backends; SELECT count(*) > 0 FROM pg_stat_activity}), "t\nt\nt", 'a new session works there');
 $filler->quit;

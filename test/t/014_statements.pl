@@ -235,6 +235,8 @@ $node->psql('postgres', "SET sift.memory_limit = '64MB'; " . sorted('logged', 20
 my $log = slurp_file($node->logfile, $from);
 is(scalar(() = $log =~ /LOG:  statement has passed 80% of its memory limit/g), 1, 'one that comes near its limit is logged once') or diag($log);
 is(scalar(() = $log =~ /LOG:  memory of statement: peak \d+ kB, limit 65536 kB/g), 1, 'and its peak when it fails');
+my ($held) = $log =~ /HINT:  sift\.memory_limit is 65536 kB; held are (\d+) kB/;
+cmp_ok($held, '<=', 65536, 'logging takes nothing over the limit');
 like($log, qr/Largest contexts: "(Caller|Tuple[Ss]ort)[^"]*" \d{5} kB/, 'with what it held then');
 $from = -s $node->logfile;
 $node->psql('postgres', "SET sift.memory_limit = '30MB'; $workers SET max_parallel_workers_per_gather = 2; SELECT count(*) FROM t AS a JOIN t AS b USING (i, filler)");
