@@ -198,11 +198,22 @@ log_peak(int64 queryid, StatementCall *call)
 	emit(text, queryid);
 }
 
-/* Whether the session holds nearly all that it may. */
+/* Whether so many bytes are nearly all that the session may hold. */
 static bool
-is_near_limit(void)
+is_near_limit(int64 held)
 {
-	return ledger_limit() > 0 && ledger_held() > ledger_limit() / 100 * NEAR_LIMIT;
+	return ledger_limit() > 0 && held > ledger_limit() / 100 * NEAR_LIMIT;
+}
+
+/* The session has held so many bytes. */
+static void
+note_near_limit(int64 held)
+{
+	if (is_near_limit(held) && pg_atomic_read_u32(&my_session->near_limit) == NOT_NEAR_LIMIT)
+	{
+		pg_atomic_write_u32(&my_session->near_limit, NEAR_LIMIT_PASSED);
+		take_sample();
+	}
 }
 
 /*
@@ -221,11 +232,7 @@ grown(void)
 		ledger_held() - innermost->frame.held >= (int64) tracking_log_min_peak * 1024 &&
 		ledger_held() > sampled_at + sampled_at / 4)
 		take_sample();
-	if (is_near_limit() && pg_atomic_read_u32(&my_session->near_limit) == NOT_NEAR_LIMIT)
-	{
-		pg_atomic_write_u32(&my_session->near_limit, NEAR_LIMIT_PASSED);
-		take_sample();
-	}
+	note_near_limit(ledger_held());
 }
 
 /* A statement of its own begins that may have to be logged. */
@@ -234,7 +241,7 @@ watch(void)
 {
 	sampled_at = 0;
 	pg_atomic_write_u32(&my_session->near_limit,
-						is_near_limit() ? NEAR_LIMIT_KNOWN : NOT_NEAR_LIMIT);
+						is_near_limit(ledger_held()) ? NEAR_LIMIT_KNOWN : NOT_NEAR_LIMIT);
 	grants_on_growth = grown;
 	grant_window.watched = true;
 }
@@ -344,13 +351,18 @@ static inline void
 finish(TrackedWork *work)
 {
 	StatementCall *call = &work->call;
+	int64		held = work->frame.held;
 	int64		peak;
 
 	Assert(work == innermost);
 	take_refusals(NULL);
 	innermost = work->outer;
 	tracking_depth--;
-	peak = call->kept + peak_end(&work->frame);
+	peak = peak_end(&work->frame);
+	/* the request that has passed it may have been the last one */
+	if (unlikely(tracking_log_min_peak >= 0))
+		note_near_limit(held + peak);
+	peak += call->kept;
 	call->use.peak = Max(call->use.peak, peak);
 }
 

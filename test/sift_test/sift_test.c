@@ -59,8 +59,8 @@ sift_test_refuse_charge(PG_FUNCTION_ARGS)
 }
 
 /*
- * Preloaded behind Sift, a context is asked for in the postmaster; the log
- * tells how that ended.
+ * Preloaded, it asks for a context in the postmaster; the log tells how that
+ * ended.
  */
 void
 _PG_init(void)
@@ -72,4 +72,5 @@ _PG_init(void)
 	EXPECT_ERROR(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 				 SiftBatchContextCreate(TopMemoryContext, "postmaster", 0, SIFT_BATCH_DEFAULT_SIZES));
 	elog(LOG, "sift_test: no context in the postmaster");
+	sift_test_nest();
 }

@@ -47,4 +47,7 @@ extern int	caught_error(void);
 /* Bytes charged to blocks in use, idle ones not counted. */
 extern int64 used_bytes(void);
 
+/* Be called when a query is started. */
+extern void sift_test_nest(void);
+
 #endif							/* SIFT_TEST_H */

@@ -223,6 +223,21 @@ $node->append_conf('postgresql.conf', 'sift.max_statements = 200');
 $node->start;
 is($node->safe_psql('postgres', 'SELECT count(*) BETWEEN 99 AND 102 FROM sift_memory_usage_statements'), 't', 'the table may grow');
 
+# --- EXPLAIN
+my ($ret, $stdout, $stderr) = $node->psql('postgres', "EXPLAIN (ANALYZE, SIFT, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT length(repeat('x', n * 1048576)) FROM generate_series(16, 16) n");
+if ($version >= 180000)
+{
+	like($stdout, qr/^Peak Memory: 16\d{3} kB$/m, 'EXPLAIN (ANALYZE, SIFT)');
+	$stderr = ($node->psql('postgres', 'EXPLAIN (SIFT) SELECT 1'))[2];
+	like($stderr, qr/EXPLAIN option SIFT requires ANALYZE/, 'it takes ANALYZE');
+	unlike($node->safe_psql('postgres', 'EXPLAIN (ANALYZE, SIFT off) SELECT 1'), qr/Peak/, 'off');
+	like($node->safe_psql('postgres', "SET sift.track_statements = 'none'; EXPLAIN (ANALYZE, SIFT, FORMAT json) SELECT 1"), qr/"Peak Memory": \d+/, 'for whoever asks');
+}
+else
+{
+	like($stderr, qr/unrecognized EXPLAIN option "sift"/, 'before 18 EXPLAIN has no options of extensions');
+}
+
 # --- the log
 $node->append_conf('postgresql.conf', "sift.log_min_peak = '10MB'");
 $node->reload;
@@ -242,20 +257,6 @@ $from = -s $node->logfile;
 $node->psql('postgres', "SET sift.memory_limit = '30MB'; $workers SET max_parallel_workers_per_gather = 2; SELECT count(*) FROM t AS a JOIN t AS b USING (i, filler)");
 is(scalar(() = slurp_file($node->logfile, $from) =~ /LOG:  statement has passed 80%/g), 1, 'once a session, though it has workers');
 
-# --- EXPLAIN
-my ($ret, $stdout, $stderr) = $node->psql('postgres', "EXPLAIN (ANALYZE, SIFT, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT length(repeat('x', n * 1048576)) FROM generate_series(16, 16) n");
-if ($version >= 180000)
-{
-	like($stdout, qr/^Peak Memory: 16\d{3} kB$/m, 'EXPLAIN (ANALYZE, SIFT)');
-	$stderr = ($node->psql('postgres', 'EXPLAIN (SIFT) SELECT 1'))[2];
-	like($stderr, qr/EXPLAIN option SIFT requires ANALYZE/, 'it takes ANALYZE');
-	unlike($node->safe_psql('postgres', 'EXPLAIN (ANALYZE, SIFT off) SELECT 1'), qr/Peak/, 'off');
-	like($node->safe_psql('postgres', "SET sift.track_statements = 'none'; EXPLAIN (ANALYZE, SIFT, FORMAT json) SELECT 1"), qr/"Peak Memory": \d+/, 'for whoever asks');
-}
-else
-{
-	like($stderr, qr/unrecognized EXPLAIN option "sift"/, 'before 18 EXPLAIN has no options of extensions');
-}
 $node->stop;
 
 # --- one session that has loaded the library
