@@ -24,7 +24,12 @@ typedef struct SiftContext
 	bool		home_fresh;		/* nothing was carved from the home block since
 								 * create or reset */
 	SiftBlock  *current;		/* block being carved, or NULL */
+	char	   *run_start;		/* where in it carving began, and where it ends: */
+	char	   *run_end;		/* the block's end, or a live chunk */
 	dlist_head	blocks;			/* all blocks; the home block is the last */
+	dlist_node *hand;			/* block that is looked at next for dead chunks;
+								 * NULL: the first one */
+	int			looks;			/* how many are looked at then */
 	Size		first_size;		/* of the first block, after the home block */
 	Size		max_size;		/* of a block */
 	Size		next_size;		/* of the next block */
@@ -38,9 +43,10 @@ typedef struct SiftContext
 /*
  * Live bytes in the block table.  While a block of a row context is carved,
  * and always in a batch context, LIVE_BIAS is added and carving changes
- * nothing: the entry is LIVE_BIAS less the dead bytes, so that it cannot fall
- * to zero.  When a row block is closed its entry becomes its live bytes; the
- * home block keeps HOME_PIN more, since it cannot be given back.
+ * nothing: the entry is LIVE_BIAS and what was live when carving began, less
+ * what was freed since, so that it cannot fall to zero.  When a row block is
+ * closed its entry becomes its live bytes; the home block keeps HOME_PIN more,
+ * since it cannot be given back.
  */
 #define LIVE_BIAS				((uint32) 1 << 30)
 #define HOME_PIN				((uint32) 8)
@@ -73,11 +79,15 @@ block_end(SiftBlock *block)
 	return (char *) block + block->size;
 }
 
-/* Where the last chunk of a block ends. */
+/*
+ * Where the last chunk of a block ends.  (Before that there may be a run that
+ * is being carved, see chunk_from().)
+ */
 static inline char *
 block_carved(SiftContext *context, SiftBlock *block)
 {
-	return block == context->current ? context->cursor.next : block->carved;
+	return block == context->current && context->run_end == block_end(block) ?
+		context->cursor.next : block->carved;
 }
 
 /* Whether the block's chunks have headers. */

@@ -24,7 +24,9 @@ block_live(SiftContext *context, SiftBlock *block)
 
 	if (block->kind == SIFT_LARGE)
 		return live == 0 || live == LIVE_BIAS - (SIFT_MARK_LARGE | MAXIMUM_ALIGNOF) ? 0 : carved;
-	if (context->type != ROW_CONTEXT || block == context->current)
+	if (context->type == ROW_CONTEXT && block == context->current)
+		return (int32) (live - LIVE_BIAS) + (context->cursor.next - context->run_start);
+	if (context->type != ROW_CONTEXT)
 		return carved - (LIVE_BIAS - live);
 	return block == home_block(context) ? live - HOME_PIN : live;
 }
@@ -53,13 +55,21 @@ context_usage(SiftContext *context, ContextUsage *usage)
 	usage->used = usage->total - usage->free - usage->dead;
 }
 
-/* The chunk that follows in a block: where the one at "at" ends. */
+/* Where the next chunk is, from "at" on: behind the run that is being carved. */
+static char *
+chunk_from(SiftContext *context, SiftBlock *block, char *at)
+{
+	return block == context->current && at == context->cursor.next &&
+		context->run_end != block_end(block) ? context->run_end : at;
+}
+
+/* The chunk that follows the one at "at". */
 static char *
 chunk_after(SiftContext *context, SiftBlock *block, char *at)
 {
 	if (block->kind == SIFT_LARGE)
 		return block_end(block);
-	return at + header_length(chunk_header(at + CHUNK_HEADER_SIZE));
+	return chunk_from(context, block, at + header_length(chunk_header(at + CHUNK_HEADER_SIZE)));
 }
 
 /*
@@ -82,7 +92,7 @@ context_count_chunks(SiftContext *context)
 		char	   *carved = block_carved(context, block);
 
 		CHECK_FOR_INTERRUPTS();
-		for (char *at = block_start(context, block); at < carved;
+		for (char *at = chunk_from(context, block, block_start(context, block)); at < carved;
 			 at = chunk_after(context, block, at))
 		{
 			if (!header_is_dead(chunk_header(at + CHUNK_HEADER_SIZE)))
@@ -140,7 +150,8 @@ check_block(SiftContext *context, SiftBlock *block)
 	if (block->context != context)
 		elog(WARNING, "problem in Sift context %s: block %p has a bogus context link",
 			 name, block);
-	for (char *at = block_start(context, block), *after; at < carved; at = after)
+	for (char *at = chunk_from(context, block, block_start(context, block)), *after;
+		 at < carved; at = after)
 	{
 		char	   *chunk = at + CHUNK_HEADER_SIZE;
 		uint64		header = chunk_header(chunk);
@@ -155,7 +166,7 @@ check_block(SiftContext *context, SiftBlock *block)
 		}
 		if (header_is_dead(header))
 			continue;
-		live += after - at;
+		live += block->kind == SIFT_LARGE ? after - at : header_length(header);
 		if (!sentinel_ok(chunk, chunk_requested_size(chunk)))
 			elog(WARNING, "problem in Sift context %s: detected write past chunk end in block %p, chunk %p",
 				 name, block, chunk);

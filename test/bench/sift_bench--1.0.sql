@@ -2,10 +2,12 @@
 
 \echo Use "CREATE EXTENSION sift_bench" to load this file. \quit
 
--- Nanoseconds that an operation takes in a context of that kind; null where
--- the kind cannot do that work.  See bench.sql for kinds and works.
+-- Nanoseconds that an operation takes in a context of that kind, and of work
+-- "random" what the context holds in the end as a multiple of the bytes asked
+-- for; null where the kind cannot do that work.  See bench.sql for kinds and
+-- works.
 CREATE FUNCTION sift_bench(kind text, work text, min_size int4, max_size int4,
-    alive int8, trained bool) RETURNS float8
+    alive int8, trained bool, OUT ns float8, OUT held float8)
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 
 -- Take memory from the system, touch it and give it back; nanoseconds a page.

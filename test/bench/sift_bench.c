@@ -21,6 +21,7 @@
 
 #include "common/pg_prng.h"
 #include "fmgr.h"
+#include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -40,6 +41,9 @@ PG_FUNCTION_INFO_V1(sift_bench_touch);
 
 /* Bytes that pass through a queue before it is measured. */
 #define WARM_UP_SIZE	(INT64CONST(32) * 1024 * 1024)
+
+/* How often each chunk is replaced in random order, on average. */
+#define RANDOM_TURNS	20
 
 /* Pairs of alloc and free between two looks at the clock. */
 #define ZERO_PAIRS		1024
@@ -81,10 +85,11 @@ typedef enum Work
 {
 	RESET,						/* fill a context and reset it */
 	QUEUE,						/* free the oldest chunk, alloc a new one */
-	ZERO						/* the only chunk comes and goes */
+	ZERO,						/* the only chunk comes and goes */
+	RANDOM						/* free any chunk, alloc a new one */
 } Work;
 
-static const char *const work_names[] = {"reset", "queue", "zero"};
+static const char *const work_names[] = {"reset", "queue", "zero", "random"};
 
 /* How memory is taken and freed. */
 typedef enum Way
@@ -98,24 +103,27 @@ typedef struct Bench
 {
 	Kind		kind;
 	Work		work;
-	Size		sizes[NUM_SIZES];	/* of a queue's chunks, in turn */
+	Size		sizes[NUM_SIZES];	/* of the chunks of a queue, or that are
+								 * replaced, in turn */
 	Size		size;			/* of all chunks of other works */
 	uint64		count;			/* chunks that are alive */
 	uint64		warm_up;		/* chunks that a queue takes before it is
 								 * measured */
 	MemoryContext context;
+	double		held;			/* bytes that the context holds in the end, as a
+								 * multiple of those asked for; of RANDOM */
 } Bench;
 
 /* A chunk of a queue.  Its bytes go on, but nobody writes them. */
-typedef struct Item
+typedef struct Link
 {
-	struct Item *next;
-} Item;
+	struct Link *next;
+} Link;
 
 typedef struct Queue
 {
-	Item	   *head;			/* the oldest */
-	Item	   *tail;
+	Link	   *head;			/* the oldest */
+	Link	   *tail;
 	uint64		taken;			/* chunks that ever came in */
 } Queue;
 
@@ -233,7 +241,7 @@ one_batch(const Bench *bench, Way way)
 
 /* One batch is not measured, since the first touch of its memory is not. */
 static pg_attribute_always_inline double
-measure_reset(const Bench *bench, Way way)
+measure_reset(Bench *bench, Way way)
 {
 	int64		batches = 0;
 	int64		start;
@@ -266,7 +274,7 @@ one_turn(const Bench *bench, Way way, Queue *queue)
 
 	for (uint64 i = 0; i < count; i++)
 	{
-		Item	   *oldest = queue->head;
+		Link	   *oldest = queue->head;
 
 		queue->head = oldest->next;
 		give(way, oldest);
@@ -280,9 +288,9 @@ one_turn(const Bench *bench, Way way, Queue *queue)
  * context have grown to their final size.
  */
 static pg_attribute_always_inline double
-measure_queue(const Bench *bench, Way way)
+measure_queue(Bench *bench, Way way)
 {
-	Item		first = {NULL};
+	Link		first = {NULL};
 	Queue		queue = {.tail = &first};
 	uint64		taken_before;
 	int64		start;
@@ -304,7 +312,7 @@ measure_queue(const Bench *bench, Way way)
 }
 
 static pg_attribute_always_inline double
-measure_zero(const Bench *bench, Way way)
+measure_zero(Bench *bench, Way way)
 {
 	MemoryContext context = bench->context;
 	Size		size = bench->size;
@@ -327,10 +335,52 @@ measure_zero(const Bench *bench, Way way)
 	return (double) passed / pairs;
 }
 
+/* Replace chunks in random order, which mixes old and new ones. */
+static pg_attribute_always_inline double
+measure_random(Bench *bench, Way way)
+{
+	uint64		count = bench->count;
+	uint64		taken = 0;
+	MemoryContext rows = AllocSetContextCreate(CurrentMemoryContext->parent, "rows", ALLOCSET_DEFAULT_SIZES);
+	uint64	  **chunks = MemoryContextAllocHuge(rows, count * sizeof(uint64 *));
+	uint64		live = 0;
+	pg_prng_state random;
+	int64		start;
+	double		ns;
+
+	pg_prng_seed(&random, 2);
+	while (taken < count)
+	{
+		chunks[taken] = take(bench->context, way, bench->sizes[taken % NUM_SIZES]);
+		*chunks[taken] = bench->sizes[taken % NUM_SIZES];
+		taken++;
+	}
+	start = clock_ns();
+	for (int turn = 0; turn < RANDOM_TURNS; turn++)
+	{
+		for (uint64 i = 0; i < count; i++)
+		{
+			uint64	  **chunk = &chunks[pg_prng_uint64(&random) % count];
+			Size		size = bench->sizes[taken++ % NUM_SIZES];
+
+			give(way, *chunk);
+			*chunk = take(bench->context, way, size);
+			**chunk = size;
+		}
+		CHECK_FOR_INTERRUPTS();
+	}
+	ns = (double) (clock_ns() - start) / (taken - count);
+	for (uint64 i = 0; i < count; i++)
+		live += *chunks[i];
+	bench->held = (double) MemoryContextMemAllocated(bench->context, false) / live;
+	MemoryContextDelete(rows);
+	return ns;
+}
+
 /* A loop of its own for each work and way. */
 #define DEFINE_LOOP(work, way) \
 static pg_noinline double \
-work##_##way(const Bench *bench) \
+work##_##way(Bench *bench) \
 { \
 	return measure_##work(bench, way); \
 }
@@ -342,12 +392,15 @@ DEFINE_LOOP(queue, BY_PALLOC)
 DEFINE_LOOP(queue, BY_ROW)
 DEFINE_LOOP(zero, BY_PALLOC)
 DEFINE_LOOP(zero, BY_ROW)
+DEFINE_LOOP(random, BY_PALLOC)
+DEFINE_LOOP(random, BY_ROW)
 
 /* Batches are reset only, see can_do(). */
-static double (*const loops[][3]) (const Bench *bench) = {
+static double (*const loops[][3]) (Bench *bench) = {
 	[RESET] = {reset_BY_PALLOC, reset_BY_ROW, reset_BY_BATCH},
 	[QUEUE] = {queue_BY_PALLOC, queue_BY_ROW},
-	[ZERO] = {zero_BY_PALLOC, zero_BY_ROW}
+	[ZERO] = {zero_BY_PALLOC, zero_BY_ROW},
+	[RANDOM] = {random_BY_PALLOC, random_BY_ROW}
 };
 
 static Way
@@ -394,7 +447,9 @@ can_do(Kind kind, Work work, int min_size, int max_size)
 		case BUMP:
 			return PG_VERSION_NUM >= 170000 && work == RESET;
 		case SLAB:
-			return min_size == max_size && max_size <= SLAB_MOST;
+			return min_size == max_size && max_size <= SLAB_MOST && work != RANDOM;
+		case GENERATION:
+			return work != RANDOM;	/* would hold many times what is asked for */
 		case BATCH:
 		case BARE:
 		case BATCH_INLINE:
@@ -471,22 +526,32 @@ sift_bench(PG_FUNCTION_ARGS)
 	int			max_size = PG_GETARG_INT32(3);
 	Bench		bench;
 	MemoryContext old_context;
-	double		ns;
+	TupleDesc	desc;
+	Datum		values[2];
+	bool		isnull[2] = {true, true};
 
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
 	bench.kind = find_name(kind_names, lengthof(kind_names), PG_GETARG_TEXT_PP(0));
 	bench.work = find_name(work_names, lengthof(work_names), PG_GETARG_TEXT_PP(1));
 	if (!can_do(bench.kind, bench.work, min_size, max_size))
-		PG_RETURN_NULL();
+		PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, isnull)));
 	choose_sizes(&bench, min_size, max_size, PG_GETARG_INT64(4));
 	if (PG_GETARG_BOOL(5))
 		train_malloc();
 
 	bench.context = create_context(bench.kind, bench.size);
 	old_context = MemoryContextSwitchTo(bench.context);
-	ns = loops[bench.work][way_of(bench.kind)] (&bench);
+	values[0] = Float8GetDatum(loops[bench.work][way_of(bench.kind)] (&bench));
+	isnull[0] = false;
 	MemoryContextSwitchTo(old_context);
 	MemoryContextDelete(bench.context);
-	PG_RETURN_FLOAT8(ns);
+	if (bench.work == RANDOM)
+	{
+		values[1] = Float8GetDatum(bench.held);
+		isnull[1] = false;
+	}
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, isnull)));
 }
 
 Datum

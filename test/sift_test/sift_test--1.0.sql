@@ -34,6 +34,11 @@ AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 CREATE FUNCTION sift_test_cross_zero(size int4, times int4) RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 
+-- Replace chunks of a row context in random order; what it holds in the end, as
+-- a multiple of the live bytes.
+CREATE FUNCTION sift_test_replace(min_size int4, max_size int4, count int4) RETURNS float8
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
 -- Create and drop contexts with rows in them; charged bytes and resident
 -- bytes after each round.
 CREATE FUNCTION sift_test_churn(contexts int4, rounds int4,

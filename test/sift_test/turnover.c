@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "common/pg_prng.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "sift_test.h"
@@ -14,6 +15,7 @@
 
 PG_FUNCTION_INFO_V1(sift_test_cross_zero);
 PG_FUNCTION_INFO_V1(sift_test_churn);
+PG_FUNCTION_INFO_V1(sift_test_replace);
 
 /*
  * One palloc and its pfree, many times, in an otherwise empty context.  The
@@ -40,6 +42,44 @@ sift_test_cross_zero(PG_FUNCTION_ARGS)
 	(void) syscall(SYS_getppid);
 	MemoryContextDelete(context);
 	PG_RETURN_VOID();
+}
+
+/*
+ * Replace chunks in random order, each 20 times on average, and fill them.
+ */
+Datum
+sift_test_replace(PG_FUNCTION_ARGS)
+{
+	int			min_size = PG_GETARG_INT32(0);
+	int			max_size = PG_GETARG_INT32(1);
+	int			count = PG_GETARG_INT32(2);
+	MemoryContext context = SiftRowContextCreate(CurrentMemoryContext, "sift_test replace",
+												 SIFT_ROW_DEFAULT_SIZES);
+	char	  **chunks = palloc0(count * sizeof(char *));
+	int		   *sizes = palloc0(count * sizeof(int));
+	int64		live = 0;
+	double		held;
+	pg_prng_state random;
+
+	pg_prng_seed(&random, 1);
+	for (int64 n = 0; n < (int64) count * 21; n++)
+	{
+		int			i = n < count ? n : pg_prng_uint64_range(&random, 0, count - 1);
+
+		if (chunks[i] != NULL)
+		{
+			EXPECT(chunks[i][0] == (char) i && chunks[i][sizes[i] - 1] == (char) i);
+			pfree(chunks[i]);
+			live -= sizes[i];
+		}
+		sizes[i] = pg_prng_uint64_range(&random, min_size, max_size);
+		chunks[i] = MemoryContextAlloc(context, sizes[i]);
+		memset(chunks[i], i, sizes[i]);
+		live += sizes[i];
+	}
+	held = (double) MemoryContextMemAllocated(context, false) / live;
+	MemoryContextDelete(context);
+	PG_RETURN_FLOAT8(held);
 }
 
 /* Private resident bytes of this process. */

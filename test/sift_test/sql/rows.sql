@@ -50,6 +50,9 @@ SELECT total_bytes AS before FROM sift_memory_usage_contexts WHERE ident = 'many
 SELECT sift_test_free('many', 0);
 SELECT total_bytes < :before / 2 AS given_back FROM sift_memory_usage_contexts WHERE ident = 'many';
 
+-- dead chunks between live ones are used again
+SELECT sift_test_replace(48, 48, 20000) < 2.5 AS equal, sift_test_replace(40, 400, 5000) < 2.5 AS mixed;
+
 SELECT sift_test_drop('many'), sift_test_drop('long');
 SELECT sift_test_drop('long');
 SELECT sift_trim() >= 0 AS trimmed;
