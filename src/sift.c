@@ -254,7 +254,8 @@ check_statement(Node *utility, List *tables, int64 queryid)
 /*
  * after_parse_analysis
  *		A backend that inherited its limit shows it from its first statement;
- *		what a refusal has left of the last one is forgotten.
+ *		what a refusal has left of the last one is forgotten; and what parsing
+ *		has needed is of no statement, though one may be open.
  */
 static void
 after_parse_analysis(ParseState *pstate, Query *query, JumbleState *jstate)
@@ -264,6 +265,8 @@ after_parse_analysis(ParseState *pstate, Query *query, JumbleState *jstate)
 	if (unlikely(!slots_attached))
 		grants_attach();
 	report_forget();
+	if (tracking_applies())
+		peak_fold();
 	check_statement(query->utilityStmt, query->rtable, query->queryId);
 }
 
@@ -348,7 +351,7 @@ run_tracked(RUN_PARAMETERS)
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	tracking_end_query(&work, query, count != 0);
+	tracking_end_query(&work);
 }
 
 /* A query is run, to its end or for some rows. */
@@ -391,7 +394,7 @@ finish_tracked(QueryDesc *query)
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	tracking_end_query(&work, query, false);
+	tracking_end_query(&work);
 }
 
 /* A query was run; triggers follow, if it has changed anything. */
@@ -458,7 +461,7 @@ end_transaction(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PARALLEL_ABORT:
-			tracking_abort();
+			tracking_abort(1);
 			/* FALLTHROUGH */
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PARALLEL_COMMIT:
@@ -479,7 +482,7 @@ static void
 end_subtransaction(SubXactEvent event, SubTransactionId id, SubTransactionId parent, void *arg)
 {
 	if (event == SUBXACT_EVENT_ABORT_SUB)
-		tracking_abort();
+		tracking_abort(GetCurrentTransactionNestLevel());
 }
 
 /* Have the library called where it must be, each hook once. */

@@ -327,6 +327,7 @@ statement_table_reset(void)
 		StatementSet *set = &table->sets[i];
 		uint32		gone = 0;
 
+		CHECK_FOR_INTERRUPTS();
 		SpinLockAcquire(&set->mutex);
 		for (int place = 0; place < STATEMENT_SET_SIZE; place++)
 			gone += set->hashes[place] != 0;

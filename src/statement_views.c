@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "miscadmin.h"
 #include "tracking.h"
 #include "view_rows.h"
 
@@ -58,6 +59,7 @@ list_statements(ReturnSetInfo *result)
 	{
 		int			count = statement_table_read(set, entries);
 
+		CHECK_FOR_INTERRUPTS();
 		for (int i = 0; i < count; i++)
 			store_statement(result, &entries[i]);
 	}

@@ -27,6 +27,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "executor/executor.h"
 #include "lib/ilist.h"
 #include "miscadmin.h"
@@ -53,20 +54,28 @@ static struct
 	StatementCall call;
 }			planned;
 
-/* The query that is in ExecutorStart, or was last. */
-static struct
+/*
+ * The queries that are in ExecutorStart, which may run others: not on the C
+ * stack, since an error that leaves it is seen when the transaction is aborted.
+ * What is started within so many is not known.
+ */
+#define MOST_STARTS				8
+
+static struct TrackedStart
 {
-	bool		is_starting;
 	const QueryDesc *query;		/* not looked into; may be gone */
+	int			nest_level;		/* of the transaction */
 	StatementKey key;
 	StatementCall call;
 	int64		held;			/* bytes, before it was started */
 	uint64		folds;			/* peak_folds then */
-}			starting;
+}			starts[MOST_STARTS];
+static int	num_starts = 0;
 
 /*
- * An execution that was started, between two stretches of its work.  It lies in
- * the query's own memory and goes with it, however that ends.
+ * An execution that was started, between two stretches of its work.  It goes
+ * with the query's own memory, however that ends, and lies there, unless no
+ * other one is there.
  */
 typedef struct TrackedExecution
 {
@@ -81,6 +90,7 @@ typedef struct TrackedExecution
 } TrackedExecution;
 
 static dlist_head executions = DLIST_STATIC_INIT(executions);
+static TrackedExecution only_execution;
 
 /* The last top-level statement that has ended. */
 static StatementUse last_use;
@@ -138,8 +148,9 @@ take_sample(void)
  * emit
  *		Log a line, with the largest contexts.
  *
- * Nothing is refused for it, nor is it a place to be cancelled; and what tells
- * where an error has come from is not asked.
+ * Nothing is refused for it, nor is it a place to be cancelled, so it does not go
+ * to the client, who may not read; and what tells where an error has come from
+ * is not asked.
  */
 static void
 emit(const char *text, int64 queryid)
@@ -151,7 +162,7 @@ emit(const char *text, int64 queryid)
 	HOLD_INTERRUPTS();
 	PG_TRY();
 	{
-		ereport(LOG, (errmsg_internal("%s", text), errdetail_contexts(queryid)));
+		ereport(LOG_SERVER_ONLY, (errmsg_internal("%s", text), errdetail_contexts(queryid)));
 	}
 	PG_FINALLY();
 	{
@@ -162,15 +173,18 @@ emit(const char *text, int64 queryid)
 	error_context_stack = stack;
 }
 
-/* Log that a statement has passed most of its limit, if it has. */
+/* Log that a statement has passed most of its limit, if it has, once. */
 static void
-log_near_limit(int64 queryid)
+log_near_limit(int64 queryid, StatementCall *call)
 {
 	char		text[128];
 
 	if (pg_atomic_read_u32(&my_session->near_limit) != NEAR_LIMIT_PASSED)
 		return;
 	pg_atomic_write_u32(&my_session->near_limit, NEAR_LIMIT_KNOWN);
+	if (call->near_limit_is_logged)
+		return;
+	call->near_limit_is_logged = true;
 	if (sampled_at == 0)
 		take_sample();
 	snprintf(text, sizeof(text), "statement has passed %d%% of its memory limit, %lld kB",
@@ -283,7 +297,23 @@ set_key(StatementKey *key, int64 queryid)
 	key->toplevel = tracking_depth == 0;
 }
 
-/* What was refused and waived since this was done last goes to a call. */
+/* Whether another call of the statement is worked on within this one. */
+static bool
+is_within_itself(const TrackedWork *work)
+{
+	for (const TrackedWork *inner = innermost; inner != work; inner = inner->outer)
+	{
+		if (inner->key.queryid == work->key.queryid && inner->key.userid == work->key.userid &&
+			inner->key.toplevel == work->key.toplevel)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * What was refused and waived since this was done last goes to all calls that
+ * are being worked on, or started, and to one that was.
+ */
 static void
 take_refusals_slow(StatementUse *use)
 {
@@ -295,12 +325,15 @@ take_refusals_slow(StatementUse *use)
 	waived = pg_atomic_exchange_u64(&my_session->waived, 0);
 	for (TrackedWork *work = innermost; work != NULL; work = work->outer)
 	{
-		/* what calls itself counts once */
-		if (work->outer != NULL && work->outer->key.queryid == work->key.queryid &&
-			work->outer->key.toplevel == work->key.toplevel)
+		if (is_within_itself(work))
 			continue;
 		work->call.use.refusals += refused;
 		work->call.use.waived += waived;
+	}
+	for (int i = 0; i < num_starts; i++)
+	{
+		starts[i].call.use.refusals += refused;
+		starts[i].call.use.waived += waived;
 	}
 	if (use != NULL)
 	{
@@ -392,7 +425,7 @@ add(const StatementKey *key, StatementCall *call)
 	}
 	if (unlikely(tracking_log_min_peak >= 0))
 	{
-		log_near_limit(key->queryid);
+		log_near_limit(key->queryid, call);
 		log_peak(key->queryid, call);
 		if (innermost == NULL)
 			grant_window.watched = false;
@@ -463,6 +496,8 @@ tracking_planned(TrackedWork *work)
 {
 	finish(work);
 	keep(work);
+	if (unlikely(tracking_log_min_peak >= 0))
+		log_near_limit(work->key.queryid, &work->call);
 	planned.exists = true;
 	planned.depth = tracking_depth;
 	planned.queryid = work->key.queryid;
@@ -477,20 +512,25 @@ void
 tracking_before_start(const QueryDesc *query)
 {
 	int64		queryid = (int64) query->plannedstmt->queryId;
+	struct TrackedStart *start;
 
+	if (unlikely(num_starts == MOST_STARTS))
+		return;
+	take_refusals(NULL);
+	start = &starts[num_starts];
 	/* planned just now: what that has needed is part of the call */
 	if (planned.exists && planned.depth == tracking_depth && planned.queryid == queryid)
-		starting.call = planned.call;
+		start->call = planned.call;
 	else
-		memset(&starting.call, 0, sizeof(starting.call));
+		memset(&start->call, 0, sizeof(start->call));
 	planned.exists = false;
-	set_key(&starting.key, queryid);
-	starting.query = query;
-	take_refusals(NULL);
+	set_key(&start->key, queryid);
+	start->query = query;
+	start->nest_level = GetCurrentTransactionNestLevel();
 	peak_fold();
-	starting.folds = peak_folds;
-	starting.held = ledger_held();
-	starting.is_starting = true;
+	start->folds = peak_folds;
+	start->held = ledger_held();
+	num_starts++;
 }
 
 /*
@@ -518,38 +558,47 @@ tracking_after_start(const QueryDesc *query)
 {
 	MemoryContext context = query->estate->es_query_cxt;
 	TrackedExecution *execution;
+	const struct TrackedStart *start;
+	int			i = num_starts - 1;
 
-	/* another query was started within */
-	if (starting.query != query)
+	/* one within may have failed, and somebody has made nothing of it */
+	while (i >= 0 && starts[i].query != query)
+		i--;
+	if (unlikely(i < 0))
 		return;
-	starting.is_starting = false;
-	execution = MemoryContextAlloc(context, sizeof(TrackedExecution));
+	/* if this is refused, the start has failed */
+	execution = dlist_is_empty(&executions) ? &only_execution :
+		MemoryContextAlloc(context, sizeof(TrackedExecution));
+	start = &starts[i];
+	num_starts = i;
 	execution->query = query;
-	execution->key = starting.key;
-	execution->call = starting.call;
-	execution->held = starting.held;
+	execution->key = start->key;
+	execution->call = start->call;
+	execution->held = start->held;
 	execution->held_started = ledger_held();
-	execution->folds = starting.folds;
+	execution->folds = start->folds;
 	execution->callback.func = forget_execution;
 	execution->callback.arg = execution;
-	MemoryContextRegisterResetCallback(context, &execution->callback);
 	dlist_push_head(&executions, &execution->node);
+	MemoryContextRegisterResetCallback(context, &execution->callback);
 }
 
 /*
  * tracking_abort
- *		A transaction or part of it has failed.  If the execution of a query was
- *		being started then, that is what has failed.
+ *		A transaction has failed, or the part of it that is nested so deep.  The
+ *		queries that were being started in it have failed, too.
  */
 void
-tracking_abort(void)
+tracking_abort(int nest_level)
 {
-	if (starting.is_starting)
+	if (num_starts > 0)
+		take_refusals(NULL);
+	while (num_starts > 0 && starts[num_starts - 1].nest_level >= nest_level)
 	{
-		starting.is_starting = false;
-		take_refusals(&starting.call.use);
-		add_start(&starting.call, starting.held, ledger_held(), starting.folds);
-		add(&starting.key, &starting.call);
+		struct TrackedStart *start = &starts[--num_starts];
+
+		add_start(&start->call, start->held, ledger_held(), start->folds);
+		add(&start->key, &start->call);
 	}
 	planned.exists = false;
 }
@@ -594,17 +643,14 @@ tracking_begin_query(TrackedWork *work, const QueryDesc *query)
 /*
  * tracking_end_query
  *		It was run, or finished, without an error.
- *
- * may_repeat: it may be run again, for more rows
  */
 void
-tracking_end_query(TrackedWork *work, const QueryDesc *query, bool may_repeat)
+tracking_end_query(TrackedWork *work)
 {
 	TrackedExecution *execution = work->execution;
 
 	tracking_end(work);
-	if (execution == NULL ||
-		(!may_repeat && tracking_is_finished_by_running(query) && !tracking_for_explain))
+	if (execution == NULL)
 		return;
 	keep(work);
 	execution->call = work->call;

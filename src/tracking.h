@@ -30,6 +30,7 @@ typedef struct StatementCall
 								 * work to the next */
 	bool		is_added;		/* it is counted in the table */
 	bool		is_logged;
+	bool		near_limit_is_logged;
 } StatementCall;
 
 /*
@@ -56,8 +57,8 @@ extern void tracking_planned(TrackedWork *work);
 extern void tracking_before_start(const QueryDesc *query);
 extern void tracking_after_start(const QueryDesc *query);
 extern void tracking_begin_query(TrackedWork *work, const QueryDesc *query);
-extern void tracking_end_query(TrackedWork *work, const QueryDesc *query, bool may_repeat);
-extern void tracking_abort(void);
+extern void tracking_end_query(TrackedWork *work);
+extern void tracking_abort(int nest_level);
 extern void tracking_refused(int64 queryid);
 extern void tracking_watch_worker(void);
 extern int64 tracking_peak_of_plan(const PlannedStmt *plan);

@@ -58,6 +58,51 @@ $node->safe_psql('postgres', 'DO $$ DECLARE a refcursor; r record; BEGIN OPEN a 
 	FETCH a INTO r; END $$});
 is(kept(need('cursor_a', '1, 1'), 'toplevel, calls, max_peak_bytes >> 20'), 'f|1|18', 'a cursor beside which a block fails');
 
+# --- statements within the start of another: a function is called to see which
+# partitions are needed
+$node->safe_psql('postgres', q{CREATE TABLE parts (k int, v int) PARTITION BY LIST (k);
+	CREATE TABLE part_1 PARTITION OF parts FOR VALUES IN (1); CREATE TABLE part_2 PARTITION OF parts FOR VALUES IN (2);
+	INSERT INTO parts SELECT i % 2 + 1, i FROM generate_series(1, 100) AS i;
+	CREATE FUNCTION catches() RETURNS int STABLE LANGUAGE plpgsql AS $$ BEGIN BEGIN RAISE 'x'; EXCEPTION WHEN OTHERS THEN NULL; END; RETURN 1; END $$;
+	CREATE FUNCTION runs() RETURNS int STABLE LANGUAGE plpgsql AS $$ BEGIN PERFORM FROM part_2; RETURN 1; END $$;
+	CREATE FUNCTION fails() RETURNS int STABLE LANGUAGE plpgsql AS $$ BEGIN PERFORM FROM part_2; IF current_setting('test.armed', true) = 'on' THEN RAISE 'x'; END IF; RETURN 1; END $$;
+	CREATE FUNCTION refused() RETURNS int STABLE LANGUAGE plpgsql AS $$ BEGIN RETURN CASE WHEN current_setting('test.armed', true) = 'on' THEN length(repeat('x', 80000000 + (random() * 0)::int)) END; END $$;
+	CREATE FUNCTION calls_refused() RETURNS int LANGUAGE plpgsql AS $$ BEGIN RETURN (SELECT count(v) FROM parts WHERE k = refused()); END $$});
+my $once = 'toplevel, calls, refusals, mean_peak_bytes = max_peak_bytes, last_peak_bytes = max_peak_bytes';
+for my $case ([ 'catches', 't|1|0|t|t' ], [ 'runs', 't|1|0|t|t' ], [ 'fails', 't|1|0|t|t' ], [ 'refused', 't|1|1|t|t' ])
+{
+	my ($function, $expected) = @$case;
+	my $query = "SELECT v, '$function' FROM parts WHERE k = $function()";
+	$node->psql('postgres', "SET test.armed = 'on'; SET plan_cache_mode = force_generic_plan; SET sift.memory_limit = '64MB'; PREPARE q AS $query; EXECUTE q");
+	is(kept($query, $once), $expected, "a start in which a function $function");
+}
+$node->psql('postgres', "SET test.armed = 'on'; SET plan_cache_mode = force_generic_plan; SET sift.memory_limit = '64MB'; SELECT calls_refused()");
+is(kept('SELECT (SELECT count(v) FROM parts WHERE k = refused())', 'toplevel, calls, refusals'), 'f|1|1', 'a refusal while a statement within another one is started is its own');
+is(kept('SELECT calls_refused()', 'toplevel, calls, refusals'), 't|1|1', 'and the other one\'s');
+
+# --- a cursor that is run to its end again and again is one call
+my $scrolled = "SELECT i, 'scrolled' FROM generate_series(1, 100) AS i";
+$node->safe_psql('postgres', "DO \$\$ DECLARE c SCROLL CURSOR FOR $scrolled; BEGIN OPEN c; MOVE FORWARD ALL FROM c; MOVE BACKWARD ALL FROM c; MOVE FORWARD ALL FROM c; END \$\$");
+is(kept($scrolled, 'calls'), '1', 'a cursor that is run to its end more than once');
+
+# --- statements that call themselves by way of another
+$node->safe_psql('postgres', q{CREATE FUNCTION ping(n int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN RETURN n; END $$;
+	CREATE FUNCTION pong(n int) RETURNS int LANGUAGE plpgsql AS $$ DECLARE r int; BEGIN SELECT ping(n - 1) + 0 INTO r; RETURN r; END $$;
+	CREATE OR REPLACE FUNCTION ping(n int) RETURNS int LANGUAGE plpgsql AS $$ DECLARE r int; BEGIN
+		IF n < 0 THEN RETURN length(repeat('x', 80000000 - n)); END IF; SELECT pong(n - 1) INTO r; RETURN r; END $$});
+$node->psql('postgres', "SELECT sift_reset_statements(); SET sift.memory_limit = '64MB'; SELECT ping(10)");
+is($node->safe_psql('postgres', "SET sift.track_statements = 'none'; SET sift.log_min_peak = -1; SELECT DISTINCT refusals FROM sift_memory_usage_statements WHERE NOT toplevel AND calls > 3"), '1', 'a refusal counts once a statement');
+
+# --- the log is the server's: a client that does not read holds up nobody
+$node->psql('postgres', 'SET client_min_messages = log; ' . need('cursor_a', '18, 18'), stderr => \my $stderr);
+unlike($stderr, qr/LOG:  memory of statement/, 'the log does not go to the client');
+
+# --- near the limit while it is planned
+$node->safe_psql('postgres', q{CREATE FUNCTION eats(n int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN RETURN length(repeat('x', n)); END $$});
+$from = -s $node->logfile;
+$node->safe_psql('postgres', "SET sift.memory_limit = '64MB'; SELECT eats(56000000)");
+is(scalar(() = slurp_file($node->logfile, $from) =~ /LOG:  statement has passed 80%/g), 1, 'a statement that passes most of its limit while it is planned');
+
 # --- the statements are forgotten while one is being run
 $node->safe_psql('postgres', 'DO $$ DECLARE b refcursor; r record; BEGIN OPEN b FOR ' . need('cursor_b', '9, 12') . q{;
 	FETCH b INTO r; PERFORM sift_reset_statements(); FETCH b INTO r; FETCH b INTO r; FETCH b INTO r; END $$});
