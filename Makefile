@@ -34,7 +34,11 @@ OBJS = \
 	src/refusal_ring.o \
 	src/refuse.o \
 	src/report.o \
+	src/row_compact.o \
 	src/row_context.o \
+	src/row_pins.o \
+	src/row_slots.o \
+	src/row_store.o \
 	src/segments.o \
 	src/server_heap.o \
 	src/sift.o \

@@ -37,7 +37,9 @@ CREATE FUNCTION sift_memory_usage_contexts(
     OUT used_bytes pg_catalog.int8,
     OUT free_bytes pg_catalog.int8,
     OUT dead_bytes pg_catalog.int8,
-    OUT chunks pg_catalog.int8)
+    OUT chunks pg_catalog.int8,
+    OUT rows pg_catalog.int8,
+    OUT slot_bytes pg_catalog.int8)
 RETURNS SETOF pg_catalog.record
 AS 'MODULE_PATHNAME', 'sift_memory_usage_contexts_1_0'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
@@ -46,7 +48,7 @@ COMMENT ON FUNCTION sift_memory_usage_contexts() IS 'memory of this backend, by 
 
 CREATE VIEW sift_memory_usage_contexts AS
     SELECT name, ident, parent, kind, level, blocks, total_bytes, used_bytes,
-           free_bytes, dead_bytes, chunks
+           free_bytes, dead_bytes, chunks, rows, slot_bytes
     FROM sift_memory_usage_contexts();
 
 COMMENT ON VIEW sift_memory_usage_contexts IS 'memory of this backend, by Sift context';
@@ -176,6 +178,14 @@ LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION sift_reset_statements() IS 'forget what statements have needed';
 
 REVOKE ALL ON FUNCTION sift_reset_statements() FROM PUBLIC;
+
+CREATE FUNCTION sift_compact()
+RETURNS pg_catalog.int8
+AS 'MODULE_PATHNAME', 'sift_compact_1_0'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION sift_compact() IS
+    'move the rows of this backend''s row stores together; returns the bytes by which the stores got smaller';
 
 CREATE FUNCTION sift_trim()
 RETURNS pg_catalog.int8

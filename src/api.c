@@ -13,6 +13,7 @@
 #include "context.h"
 #include "ledger.h"
 #include "row_context.h"
+#include "row_store.h"
 #include "slots.h"
 #include "tuple.h"
 
@@ -20,6 +21,7 @@ static MemoryContext api_row_context_create(MemoryContext parent, const char *na
 											Size first_size, Size max_size);
 static MemoryContext api_batch_context_create(MemoryContext parent, const char *name,
 											  int flags, Size first_size, Size max_size);
+static MemoryContext api_row_store_create(MemoryContext parent, const char *name);
 static void api_register_reclaimer(const char *name, int cost,
 								   SiftReclaimer callback, void *arg);
 static void api_usage(SiftUsageData *usage);
@@ -35,6 +37,18 @@ static SiftApi api = {
 	.register_reclaimer = api_register_reclaimer,
 	.usage = api_usage,
 	.test_refuse_charge = api_test_refuse_charge,
+	.row_store_create = api_row_store_create,
+	.row_put = row_put,
+	.row_get = row_get,
+	.row_size = row_size,
+	.row_replace = row_replace,
+	.row_remove = row_remove,
+	.row_pin = row_pin,
+	.row_unpin = row_unpin,
+	.row_next = row_next,
+	.row_put_tuple = tuple_put,
+	.row_get_tuple = tuple_get,
+	.row_store_compact = row_store_compact,
 };
 
 /*
@@ -70,6 +84,15 @@ api_batch_context_create(MemoryContext parent, const char *name, int flags,
 
 	api.blocks = block_table;
 	return context;
+}
+
+static MemoryContext
+api_row_store_create(MemoryContext parent, const char *name)
+{
+	MemoryContext store = row_store_create(parent, name);
+
+	api.blocks = block_table;
+	return store;
 }
 
 static void

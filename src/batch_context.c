@@ -68,7 +68,9 @@ batch_context_create(MemoryContext parent, const char *name, int flags,
 				 errdetail("The only flag is SIFT_BATCH_BARE.")));
 	if (flags & SIFT_BATCH_BARE)
 		return context_create(parent, name, BARE_BATCH_CONTEXT,
-							  &bare_batch_context_methods, first_size, max_size);
+							  &bare_batch_context_methods, sizeof(SiftContext),
+							  first_size, max_size);
 	return context_create(parent, name, BATCH_CONTEXT,
-						  &batch_context_methods, first_size, max_size);
+						  &batch_context_methods, sizeof(SiftContext),
+						  first_size, max_size);
 }

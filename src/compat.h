@@ -49,6 +49,8 @@
 
 #define method_alloc(methods, context, size, flags) \
 	(methods)->alloc(context, size, flags)
+#define method_free(method, context, chunk)	method(chunk)
+#define method_realloc(method, context, chunk, size, flags)	method(chunk, size, flags)
 
 /* To be called by alloc and realloc, which the server asks to check sizes. */
 #define check_request_size(context, size, flags) \
@@ -68,6 +70,8 @@
 
 #define method_alloc(methods, context, size, flags) \
 	(methods)->alloc(context, size)
+#define method_free(method, context, chunk)	method(context, chunk)
+#define method_realloc(method, context, chunk, size, flags)	method(context, chunk, size)
 #define check_request_size(context, size, flags)	((void) 0)
 #define allocation_failure(context, size, flags)	NULL
 

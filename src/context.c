@@ -68,7 +68,7 @@ dlist_head	sift_contexts = DLIST_STATIC_INIT(sift_contexts);
 static inline SiftKind
 block_kind(SiftContextType type)
 {
-	return type == ROW_CONTEXT ? SIFT_ROW : SIFT_BATCH;
+	return is_batch(type) ? SIFT_BATCH : SIFT_ROW;
 }
 
 /*
@@ -155,13 +155,13 @@ close_block(SiftContext *context)
 	if (block == NULL)
 		return;
 	live = block_live(context, block);
-	if (context->type == ROW_CONTEXT)
-		end_run(context, block);
-	else
+	if (is_batch(context->type))
 		block->carved = context->cursor.next;
+	else
+		end_run(context, block);
 	context->current = NULL;
 	context->cursor.next = context->cursor.end = NULL;
-	if (context->type != ROW_CONTEXT)
+	if (is_batch(context->type))
 		return;
 	if (block == home_block(context))
 		block_table[block->number].live = live + HOME_PIN;
@@ -180,7 +180,7 @@ refresh_home(SiftContext *context)
 	home->carved = block_start(context, home);
 	VALGRIND_MAKE_MEM_NOACCESS(home->carved, block_end(home) - home->carved);
 	block_table[home->number].live =
-		context->type == ROW_CONTEXT ? HOME_PIN : LIVE_BIAS;
+		is_batch(context->type) ? LIVE_BIAS : HOME_PIN;
 	context->home_fresh = true;
 }
 
@@ -188,7 +188,7 @@ refresh_home(SiftContext *context)
 static bool
 carves_empty_block(SiftContext *context)
 {
-	return context->type == ROW_CONTEXT && context->current != NULL &&
+	return !is_batch(context->type) && context->current != NULL &&
 		block_live(context, context->current) == 0;
 }
 
@@ -226,7 +226,7 @@ new_block(SiftContext *context, Size length)
 
 	/* one live row holds its block, so row blocks stay small for long */
 	size = Min(size * 2, context->max_size);
-	if (context->type != ROW_CONTEXT || size <= ROW_FREE_GROWTH ||
+	if (is_batch(context->type) || size <= ROW_FREE_GROWTH ||
 		size <= context->cursor.header.mem_allocated / ROW_GROWTH_FRACTION)
 		context->next_size = size;
 	return block;
@@ -317,7 +317,8 @@ find_dead_block(SiftContext *context, bool in_need)
 		block = dlist_container(SiftBlock, node, context->hand);
 		context->hand = dlist_has_next(&context->blocks, context->hand) ?
 			dlist_next_node(&context->blocks, context->hand) : NULL;
-		if (block->kind != SIFT_LARGE && block != context->current && block != home_block(context) &&
+		if (block->kind != SIFT_LARGE && block != context->current && block != context->reserve &&
+			block != home_block(context) &&
 			block_table[block->number].live <= block->size / 8 * eighths)
 		{
 			context->looks = Min(context->looks * 2, MOST_LOOKS);
@@ -378,7 +379,7 @@ next_block(SiftContext *context, Size length)
 		block = home;
 		context->home_fresh = false;
 	}
-	else if (context->type == ROW_CONTEXT && use_dead_block(context, length))
+	else if (!is_batch(context->type) && use_dead_block(context, length))
 		return true;
 	else
 		block = new_block(context, length);
@@ -408,11 +409,11 @@ fail(SiftContext *context, Size size, int flags)
 }
 
 /*
- * alloc_large
- *		A block of its own for one chunk, rounded up to whole pages.
+ * context_alloc_large
+ *		Alloc of a chunk in a block of its own, rounded up to whole pages.
  */
-static void *
-alloc_large(SiftContext *context, Size size, int flags)
+void *
+context_alloc_large(SiftContext *context, Size size, int flags)
 {
 	Size		overhead = BLOCK_HEADER_SIZE + (has_headers(context) ? CHUNK_HEADER_SIZE : 0);
 	uint32		length = SIFT_MARK_LARGE | MAXIMUM_ALIGNOF;
@@ -425,7 +426,7 @@ alloc_large(SiftContext *context, Size size, int flags)
 		return fail(context, size, flags);
 	link_block(context, block);
 	block->carved = block_end(block);
-	block_table[block->number].live = context->type == ROW_CONTEXT ? length : LIVE_BIAS;
+	block_table[block->number].live = is_batch(context->type) ? LIVE_BIAS : length;
 	start = block_start(context, block);
 	if (!has_headers(context))
 		return start;
@@ -451,7 +452,7 @@ context_alloc_slow(MemoryContext mcontext, Size size, int flags)
 	if (length > (Size) (context->cursor.end - context->cursor.next))
 	{
 		if (length > context->large_from)
-			return alloc_large(context, size, flags);
+			return context_alloc_large(context, size, flags);
 		if (!next_block(context, length))
 			return fail(context, size, flags);
 	}
@@ -460,6 +461,91 @@ context_alloc_slow(MemoryContext mcontext, Size size, int flags)
 	if (!has_headers(context))
 		return at;
 	return chunk_make(at, mcontext, context->cursor.tag, length,
+					  size, length - CHUNK_HEADER_SIZE);
+}
+
+/* ----------------------------------------------------------------
+ *		Alloc for chunks that are moved (see row_compact.c)
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * context_keep_reserve
+ *		Have an empty block in reserve, if the limit allows.
+ */
+void
+context_keep_reserve(SiftContext *context)
+{
+	SiftBlock  *block;
+
+	if (context->reserve != NULL || !block_fits(context->max_size))
+		return;
+	block = block_take(context, block_kind(context->type), context->max_size);
+	if (block == NULL)
+		return;
+	link_block(context, block);
+	context->reserve = block;
+}
+
+/* Have none. */
+void
+context_drop_reserve(SiftContext *context)
+{
+	if (context->reserve == NULL)
+		return;
+	remove_block(context, context->reserve);
+	context->reserve = NULL;
+	block_settle();
+}
+
+/*
+ * context_dense_room
+ *		How many bytes of chunks could be moved now, about.
+ */
+Size
+context_dense_room(SiftContext *context)
+{
+	Size		room = 0;
+
+	if (block_fits(context->next_size))
+		return MaxAllocHugeSize;
+	if (context->current != NULL && context->run_end == block_end(context->current))
+		room = context->cursor.end - context->cursor.next;
+	if (context->reserve != NULL)
+		room += context->reserve->size - BLOCK_HEADER_SIZE;
+	return room;
+}
+
+/*
+ * context_alloc_dense
+ *		Alloc where no chunk is yet.
+ *
+ * Takes the reserve when no other block fits; NULL when that is gone, too.
+ * That is no refusal.
+ */
+void *
+context_alloc_dense(SiftContext *context, Size size)
+{
+	Size		length = CHUNK_LENGTH(size);
+	char	   *at;
+
+	if (context->current == NULL || context->run_end != block_end(context->current) ||
+		length > (Size) (context->cursor.end - context->cursor.next))
+	{
+		SiftBlock  *block = context->reserve;
+
+		if (block_fits(context->next_size))
+			block = new_block(context, length);
+		else
+			context->reserve = NULL;
+		if (block == NULL)
+			return NULL;
+		close_block(context);
+		open_block(context, block);
+	}
+	at = context->cursor.next;
+	context->cursor.next += length;
+	return chunk_make(at, &context->cursor.header, context->cursor.tag, length,
 					  size, length - CHUNK_HEADER_SIZE);
 }
 
@@ -564,13 +650,7 @@ move_chunk(SiftContext *context, void *chunk, uint64 header, Size size, int flag
 		block_settle();
 	}
 	else
-	{
-#if PG_VERSION_NUM >= 160000
-		context_free(chunk);
-#else
-		context_free(&context->cursor.header, chunk);
-#endif
-	}
+		method_free(context_free, &context->cursor.header, chunk);
 	return moved;
 }
 
@@ -698,7 +778,7 @@ check_creation(Size first_size, Size max_size)
 static Size
 large_length(SiftContextType type, Size max_size)
 {
-	Size		size = type == ROW_CONTEXT ? Min(max_size, ROW_FREE_GROWTH) : max_size;
+	Size		size = is_batch(type) ? max_size : Min(max_size, ROW_FREE_GROWTH);
 
 	return Max(size / LARGE_FRACTION,
 			   Min(max_size - BLOCK_HEADER_SIZE, LARGE_MINIMUM));
@@ -710,21 +790,21 @@ large_length(SiftContextType type, Size max_size)
  *
  * parent, name: as for PostgreSQL's own contexts
  * methods: of the type, a constant
+ * own_size: of what begins with a SiftContext, bytes; the rest of it is zero
  * first_size, max_size: of blocks, bytes
  *
  * Raises 53200, 55000, 0A000 and 22023 (see sift.h), with nothing left.
  */
 MemoryContext
 context_create(MemoryContext parent, const char *name, SiftContextType type,
-			   const MemoryContextMethods *methods,
+			   const MemoryContextMethods *methods, Size own_size,
 			   Size first_size, Size max_size)
 {
 	SiftBlock  *home;
 	SiftContext *context;
 
 	check_creation(first_size, max_size);
-	StaticAssertStmt(BLOCK_HEADER_SIZE + MAXALIGN(sizeof(SiftContext)) < HOME_BLOCK_SIZE / 2,
-					 "a context must leave room in its home block");
+	Assert(BLOCK_HEADER_SIZE + MAXALIGN(own_size) < HOME_BLOCK_SIZE / 2);
 	home = block_take(NULL, block_kind(type), HOME_BLOCK_SIZE);
 	if (home == NULL)
 	{
@@ -738,10 +818,11 @@ context_create(MemoryContext parent, const char *name, SiftContextType type,
 
 	/* nothing may fail from here on */
 	context = (SiftContext *) ((char *) home + BLOCK_HEADER_SIZE);
-	VALGRIND_MAKE_MEM_UNDEFINED(context, sizeof(SiftContext));
-	memset(context, 0, sizeof(SiftContext));
+	VALGRIND_MAKE_MEM_UNDEFINED(context, own_size);
+	memset(context, 0, own_size);
 	home->context = context;
 	context->type = type;
+	context->own_size = own_size;
 	dlist_init(&context->blocks);
 	dlist_push_head(&context->blocks, &home->node);
 	context->first_size = context->next_size = first_size;
@@ -750,7 +831,7 @@ context_create(MemoryContext parent, const char *name, SiftContextType type,
 	context->looks = 1;
 	refresh_home(context);
 	method_table_create(&context->cursor.header,
-						type == ROW_CONTEXT ? ROW_CONTEXT_TAG : BATCH_CONTEXT_TAG,
+						is_batch(type) ? BATCH_CONTEXT_TAG : ROW_CONTEXT_TAG,
 						methods, parent, name);
 	context->cursor.header.mem_allocated = HOME_BLOCK_SIZE;
 	dlist_push_head(&sift_contexts, &context->node);
@@ -773,6 +854,7 @@ give_blocks(SiftContext *context)
 	context->current = NULL;
 	context->cursor.next = context->cursor.end = NULL;
 	context->hand = NULL;
+	context->reserve = NULL;
 	dlist_foreach_modify(iter, &context->blocks)
 	{
 		SiftBlock  *block = dlist_container(SiftBlock, node, iter.cur);

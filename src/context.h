@@ -13,6 +13,7 @@
 typedef enum SiftContextType
 {
 	ROW_CONTEXT,
+	ROW_STORE,					/* a row context whose rows can move */
 	BATCH_CONTEXT,				/* chunks with headers */
 	BARE_BATCH_CONTEXT
 } SiftContextType;
@@ -20,7 +21,9 @@ typedef enum SiftContextType
 typedef struct SiftContext
 {
 	SiftCursor	cursor;			/* header, where to carve, tag of the block */
+	SiftSlots	slots;			/* of a row store */
 	SiftContextType type;
+	uint32		own_size;		/* bytes of this struct and what is behind it */
 	bool		home_fresh;		/* nothing was carved from the home block since
 								 * create or reset */
 	SiftBlock  *current;		/* block being carved, or NULL */
@@ -30,6 +33,7 @@ typedef struct SiftContext
 	dlist_node *hand;			/* block that is looked at next for dead chunks;
 								 * NULL: the first one */
 	int			looks;			/* how many are looked at then */
+	SiftBlock  *reserve;		/* empty, for chunks that are moved; or NULL */
 	Size		first_size;		/* of the first block, after the home block */
 	Size		max_size;		/* of a block */
 	Size		next_size;		/* of the next block */
@@ -65,12 +69,19 @@ home_block(SiftContext *context)
 	return (SiftBlock *) ((char *) context - BLOCK_HEADER_SIZE);
 }
 
+/* Whether chunks are not given back one by one. */
+static inline bool
+is_batch(SiftContextType type)
+{
+	return type >= BATCH_CONTEXT;
+}
+
 /* Where the first chunk of a block begins. */
 static inline char *
 block_start(SiftContext *context, SiftBlock *block)
 {
 	return (char *) block + BLOCK_HEADER_SIZE +
-		(block == home_block(context) ? MAXALIGN(sizeof(SiftContext)) : 0);
+		(block == home_block(context) ? MAXALIGN(context->own_size) : 0);
 }
 
 static inline char *
@@ -120,11 +131,18 @@ typedef struct ContextUsage
 
 extern MemoryContext context_create(MemoryContext parent, const char *name,
 									SiftContextType type,
-									const MemoryContextMethods *methods,
+									const MemoryContextMethods *methods, Size own_size,
 									Size first_size, Size max_size);
 
 /* for the alloc methods */
 extern void *context_alloc_slow(MemoryContext context, Size size, int flags);
+extern void *context_alloc_large(SiftContext *context, Size size, int flags);
+
+/* for chunks that are moved */
+extern void context_keep_reserve(SiftContext *context);
+extern void context_drop_reserve(SiftContext *context);
+extern Size context_dense_room(SiftContext *context);
+extern void *context_alloc_dense(SiftContext *context, Size size);
 
 /*
  * context_alloc
@@ -179,17 +197,21 @@ extern void context_check(MemoryContext context);
 #define CONTEXT_OF_CHUNK_METHOD
 #endif
 
-/* All methods but alloc. */
-#define SHARED_METHODS \
+/* All methods but alloc, reset and delete_context. */
+#define CHUNK_AND_USAGE_METHODS \
 	.free_p = context_free, \
 	.realloc = context_realloc, \
-	.reset = context_reset, \
-	.delete_context = context_delete, \
 	CONTEXT_OF_CHUNK_METHOD \
 	.get_chunk_space = context_chunk_space, \
 	.is_empty = context_is_empty, \
 	CONTEXT_CHECK_METHOD \
 	.stats = context_stats
+
+/* All methods but alloc. */
+#define SHARED_METHODS \
+	CHUNK_AND_USAGE_METHODS, \
+	.reset = context_reset, \
+	.delete_context = context_delete
 
 /* for the inline functions, views and trim */
 extern void context_block_empty(uint32 number);

@@ -24,10 +24,10 @@ block_live(SiftContext *context, SiftBlock *block)
 
 	if (block->kind == SIFT_LARGE)
 		return live == 0 || live == LIVE_BIAS - (SIFT_MARK_LARGE | MAXIMUM_ALIGNOF) ? 0 : carved;
-	if (context->type == ROW_CONTEXT && block == context->current)
-		return (int32) (live - LIVE_BIAS) + (context->cursor.next - context->run_start);
-	if (context->type != ROW_CONTEXT)
+	if (is_batch(context->type))
 		return carved - (LIVE_BIAS - live);
+	if (block == context->current)
+		return (int32) (live - LIVE_BIAS) + (context->cursor.next - context->run_start);
 	return block == home_block(context) ? live - HOME_PIN : live;
 }
 

@@ -239,6 +239,16 @@ ledger_make_room(Size wanted, bool by_limit, Reclaimers whom)
 }
 
 /*
+ * ledger_is_reclaiming
+ *		Whether a reclaimer is being asked, somewhere within a request.
+ */
+bool
+ledger_is_reclaiming(void)
+{
+	return reclaiming;
+}
+
+/*
  * ledger_is_counting_down
  *		Whether a test has charges counted.  Nothing that the server program
  *		takes is refused then but by ledger_count_down().

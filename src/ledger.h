@@ -60,6 +60,7 @@ extern bool ledger_draw_beside(Size bytes, bool force);
 extern bool ledger_is_within_limits(void);
 
 extern bool ledger_make_room(Size wanted, bool by_limit, Reclaimers whom);
+extern bool ledger_is_reclaiming(void);
 extern bool ledger_charge(SiftKind kind, Size bytes, Size spare);
 extern void ledger_move(SiftKind from, SiftKind to, Size bytes);
 extern void ledger_refuse(SiftKind kind, RefusalReason reason);

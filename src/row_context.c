@@ -35,7 +35,7 @@ row_context_create(MemoryContext parent, const char *name,
 				   Size first_size, Size max_size)
 {
 	return context_create(parent, name, ROW_CONTEXT, &row_context_methods,
-						  first_size, max_size);
+						  sizeof(SiftContext), first_size, max_size);
 }
 
 bool

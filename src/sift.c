@@ -30,6 +30,7 @@
 #include "refuse.h"
 #include "report.h"
 #include "row_context.h"
+#include "row_store.h"
 #include "segments.h"
 #include "server_heap.h"
 #include "slots.h"
@@ -466,6 +467,7 @@ end_transaction(XactEvent event, void *arg)
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PARALLEL_COMMIT:
 		case XACT_EVENT_PREPARE:
+			row_pins_end_transaction();
 			if (ledger_bytes(SIFT_IDLE) > 0)
 				block_settle();
 			report_forget();
@@ -481,6 +483,8 @@ end_transaction(XactEvent event, void *arg)
 static void
 end_subtransaction(SubXactEvent event, SubTransactionId id, SubTransactionId parent, void *arg)
 {
+	if (event == SUBXACT_EVENT_COMMIT_SUB || event == SUBXACT_EVENT_ABORT_SUB)
+		row_pins_end_subtransaction(id);
 	if (event == SUBXACT_EVENT_ABORT_SUB)
 		tracking_abort(GetCurrentTransactionNestLevel());
 }

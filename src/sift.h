@@ -36,6 +36,7 @@
 
 #include "access/htup.h"
 #include "access/tupdesc.h"
+#include "executor/tuptable.h"
 #include "fmgr.h"
 #include "nodes/memnodes.h"
 #include "utils/memutils.h"
@@ -113,7 +114,7 @@ typedef Size (*SiftReclaimer) (Size wanted, void *arg);
 #else
 #define SIFT_CHECKED_BUILD		0
 #endif
-#define SIFT_LAYOUT				(0x100 + SIFT_CHECKED_BUILD)
+#define SIFT_LAYOUT				(0x200 + SIFT_CHECKED_BUILD)
 
 /* How every Sift context begins. */
 typedef struct SiftCursor
@@ -124,6 +125,42 @@ typedef struct SiftCursor
 	uint64		tag;			/* a chunk's header but for its length; 0 in a
 								 * bare batch */
 } SiftCursor;
+
+/*
+ * What follows in a row store: where its rows are.  A page has one slot a row,
+ * which holds the row's address; a pointer to a page that is odd, and a slot that
+ * is odd, is looked at by the library.
+ */
+typedef struct SiftSlots
+{
+	char	  **pages;			/* NULL: no row has an id of that page */
+	uint64		num_pages;
+} SiftSlots;
+
+typedef struct SiftStoreHead
+{
+	SiftCursor	cursor;
+	SiftSlots	slots;
+} SiftStoreHead;
+
+/*
+ * The id of a row: bits 33-63 are the number of its slot; the others are the low
+ * bits of a number that no other row of the process has had, which is in the 16
+ * bytes before the row.  0 is no id.  (Numbers have 64 bits, so an id may come
+ * again after 8 billion rows, if it gets the same slot.)
+ */
+#define SIFT_ID_SLOT_SHIFT		33
+#define SIFT_ID_NUMBER_MASK		(((uint64) 1 << SIFT_ID_SLOT_SHIFT) - 1)
+#define SIFT_PAGE_SHIFT			8	/* slots a page, as a power of two */
+#define SIFT_PAGE_SLOTS			(1 << SIFT_PAGE_SHIFT)
+#define SiftRowNumber(row)		(((const uint64 *) (row))[-2])
+
+/* A walk through the rows of a store; zero before it begins. */
+typedef struct SiftRowWalk
+{
+	uint64		next_slot;
+	uint64		before;			/* rows of this number and higher are newer */
+} SiftRowWalk;
 
 /* One entry a block, in a table indexed by block number. */
 typedef struct SiftBlockEntry
@@ -190,6 +227,20 @@ typedef struct SiftApi
 	 * from now on, once; 0 for none.
 	 */
 	void		(*test_refuse_charge) (int64 n);
+
+	MemoryContext (*row_store_create) (MemoryContext parent, const char *name);
+	uint64		(*row_put) (MemoryContext store, Size size, void **address);
+	void	   *(*row_get) (MemoryContext store, uint64 id);
+	Size		(*row_size) (MemoryContext store, uint64 id);
+	void	   *(*row_replace) (MemoryContext store, uint64 id, Size size);
+	void		(*row_remove) (MemoryContext store, uint64 id);
+	void	   *(*row_pin) (MemoryContext store, uint64 id);
+	void		(*row_unpin) (MemoryContext store, uint64 id);
+	bool		(*row_next) (MemoryContext store, SiftRowWalk *walk,
+							 uint64 *id, void **address);
+	uint64		(*row_put_tuple) (MemoryContext store, TupleTableSlot *slot);
+	void		(*row_get_tuple) (MemoryContext store, uint64 id, TupleTableSlot *slot);
+	Size		(*row_store_compact) (MemoryContext store, Size budget);
 } SiftApi;
 
 /*
@@ -385,6 +436,196 @@ SiftRowFormTuple(MemoryContext row, TupleDesc desc,
 				 const Datum *values, const bool *isnull)
 {
 	return SiftGetApi()->row_form_tuple(row, desc, values, isnull);
+}
+
+/*
+ * Row stores: rows that can move.
+ *
+ * A chunk never moves, so one that is live holds its block.  A row of a store has
+ * an id instead, and the store moves the live rows together when too much of it
+ * is dead: within SiftRowPut, SiftRowReplace, SiftRowRemove, SiftRowStoreCompact
+ * and the SQL function sift_compact(), and nowhere else.  So an address is valid
+ * until the next of these calls for that store, or as long as the row is pinned.
+ *
+ * An id is valid until its row is removed, or the store is reset or deleted.
+ * What is given another id raises 42704; what is given a context that is not a
+ * row store raises 22023.
+ */
+
+/*
+ * SiftRowStoreCreate
+ *		Create a row store.
+ *
+ * parent, name: as in SiftRowContextCreate, whose errors it raises
+ *
+ * The store is a memory context: it belongs to its parent; MemoryContextReset
+ * removes all rows, MemoryContextDelete the store.  Costs 1 kB without rows.
+ * palloc works in it, for what belongs to the store, and takes whole pages.  A
+ * row's address is no chunk: neither pfree nor repalloc may be given it.
+ */
+static inline MemoryContext
+SiftRowStoreCreate(MemoryContext parent, const char *name)
+{
+	return SiftGetApi()->row_store_create(parent, name);
+}
+
+/*
+ * SiftRowPut
+ *		Put a row into a store; the caller fills it.
+ *
+ * size: bytes, up to 1 GB less 64
+ * address: of the row, aligned as a chunk
+ *
+ * Returns its id, never 0.  Also raises 54000 for more than 2,147,483,648 rows.
+ */
+static inline uint64
+SiftRowPut(MemoryContext store, Size size, void **address)
+{
+	return SiftGetApi()->row_put(store, size, address);
+}
+
+/*
+ * SiftRowGet
+ *		The address of a row.
+ */
+static inline void *
+SiftRowGet(MemoryContext store, uint64 id)
+{
+	const SiftSlots *slots = &((const SiftStoreHead *) store)->slots;
+	uint64		slot = id >> SIFT_ID_SLOT_SHIFT;
+
+	if (likely(slot >> SIFT_PAGE_SHIFT < slots->num_pages))
+	{
+		char	   *page = slots->pages[slot >> SIFT_PAGE_SHIFT];
+
+		if (likely(((uintptr_t) page & 1) == 0 && page != NULL))
+		{
+			char	   *row = ((char **) page)[slot % SIFT_PAGE_SLOTS];
+
+			if (likely(((uintptr_t) row & 1) == 0 &&
+					   ((SiftRowNumber(row) ^ id) & SIFT_ID_NUMBER_MASK) == 0))
+				return row;
+		}
+	}
+	return SiftGetApi()->row_get(store, id);
+}
+
+/*
+ * SiftRowSize
+ *		The size of a row, as it was asked for; bytes.
+ */
+static inline Size
+SiftRowSize(MemoryContext store, uint64 id)
+{
+	return SiftGetApi()->row_size(store, id);
+}
+
+/*
+ * SiftRowReplace
+ *		Give a row another content, of that size; the caller fills it.
+ *
+ * address: of the row, which keeps its id
+ *
+ * What it was is gone, unless this raises an error.  Also raises 55006 when the
+ * row is pinned.
+ */
+static inline void
+SiftRowReplace(MemoryContext store, uint64 id, Size size, void **address)
+{
+	*address = SiftGetApi()->row_replace(store, id, size);
+}
+
+/*
+ * SiftRowRemove
+ *		Remove a row.  Also raises 55006 when it is pinned.
+ */
+static inline void
+SiftRowRemove(MemoryContext store, uint64 id)
+{
+	SiftGetApi()->row_remove(store, id);
+}
+
+/*
+ * SiftRowPin
+ *		Have a row stay where it is; returns its address.
+ *
+ * The pin ends with SiftRowUnpin, or with the (sub)transaction that took it,
+ * however that ends.  A row may be pinned several times.  Pinned rows hold their
+ * blocks, so pin few and not for long.  Also raises 25P01 outside a transaction.
+ */
+static inline void *
+SiftRowPin(MemoryContext store, uint64 id)
+{
+	return SiftGetApi()->row_pin(store, id);
+}
+
+/*
+ * SiftRowUnpin
+ *		End one pin of a row, the one that was taken last.  Raises 55000 when it
+ *		has none.
+ */
+static inline void
+SiftRowUnpin(MemoryContext store, uint64 id)
+{
+	SiftGetApi()->row_unpin(store, id);
+}
+
+/*
+ * SiftRowNext
+ *		The next row of a walk; false when there is none.
+ *
+ * walk: the caller's, zero before the first call
+ *
+ * The order is that of the ids.  Walks over the rows that were there at the first
+ * call: a row that was removed since is left out, one that was replaced comes as
+ * it is now.  The caller may put, replace and remove rows between calls.
+ */
+static inline bool
+SiftRowNext(MemoryContext store, SiftRowWalk *walk, uint64 *id, void **address)
+{
+	return SiftGetApi()->row_next(store, walk, id, address);
+}
+
+/*
+ * SiftRowPutTuple
+ *		Put what a slot holds into a store, as a MinimalTuple.
+ *
+ * Long values are part of it, as in SiftRowFormTuple.  Returns the row's id.
+ */
+static inline uint64
+SiftRowPutTuple(MemoryContext store, TupleTableSlot *slot)
+{
+	return SiftGetApi()->row_put_tuple(store, slot);
+}
+
+/*
+ * SiftRowGetTuple
+ *		Have a slot show a row, where it lies.
+ *
+ * slot: of TTSOpsMinimalTuple, with the row's descriptor
+ *
+ * The slot shows it as long as its address is valid.
+ */
+static inline void
+SiftRowGetTuple(MemoryContext store, uint64 id, TupleTableSlot *slot)
+{
+	SiftGetApi()->row_get_tuple(store, id, slot);
+}
+
+/*
+ * SiftRowStoreCompact
+ *		Move live rows together and give back what gets free.
+ *
+ * budget: bytes that may be copied, at most
+ *
+ * Takes the emptiest blocks first, until little is dead or the budget is used.
+ * Returns the bytes by which the store got smaller.  Raises nothing for want of
+ * memory.
+ */
+static inline Size
+SiftRowStoreCompact(MemoryContext store, Size budget)
+{
+	return SiftGetApi()->row_store_compact(store, budget);
 }
 
 /*

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * tuple.c
- *	  Rows as single chunks.
+ *	  Rows as single chunks, and in row stores.
  *
  * A row is formed by heap_form_minimal_tuple(), which makes one palloc.  What
  * it does not do is fetch values that are stored out of line, or decompress:
@@ -16,6 +16,7 @@
 #include "access/detoast.h"
 #include "compat.h"
 #include "row_context.h"
+#include "row_store.h"
 #include "tuple.h"
 
 /* Whether a value must be fetched, decompressed or flattened. */
@@ -30,17 +31,6 @@ is_toasted(TupleDesc desc, int i, const Datum *values, const bool *isnull)
 	return VARATT_IS_COMPRESSED(value) || VARATT_IS_EXTERNAL(value);
 }
 
-/* heap_form_minimal_tuple() in a context. */
-static MinimalTuple
-form_in(MemoryContext row, TupleDesc desc, const Datum *values, const bool *isnull)
-{
-	MemoryContext caller_context = MemoryContextSwitchTo(row);
-	MinimalTuple tuple = form_minimal_tuple(desc, values, isnull);
-
-	MemoryContextSwitchTo(caller_context);
-	return tuple;
-}
-
 /* A value as it is without any toasting, in a context. */
 static Datum
 detoast_in(MemoryContext scratch, Datum value)
@@ -53,20 +43,17 @@ detoast_in(MemoryContext scratch, Datum value)
 }
 
 /*
- * tuple_form
- *		SiftRowFormTuple, see sift.h.
+ * form_plain
+ *		heap_form_minimal_tuple() of values without any toasting, in a context.
  */
-MinimalTuple
-tuple_form(MemoryContext row, TupleDesc desc, const Datum *values, const bool *isnull)
+static MinimalTuple
+form_plain(MemoryContext context, TupleDesc desc, const Datum *values, const bool *isnull)
 {
 	MemoryContext scratch = NULL;
+	MemoryContext caller_context;
 	Datum	   *plain = NULL;
 	MinimalTuple tuple;
 
-	if (!is_row_context(row))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("memory context \"%s\" is not a Sift row context", row->name)));
 	for (int i = 0; i < desc->natts; i++)
 	{
 		if (!is_toasted(desc, i, values, isnull))
@@ -74,14 +61,60 @@ tuple_form(MemoryContext row, TupleDesc desc, const Datum *values, const bool *i
 		if (scratch == NULL)
 		{
 			scratch = AllocSetContextCreate(CurrentMemoryContext,
-											"SiftRowFormTuple", ALLOCSET_DEFAULT_SIZES);
+											"Sift row", ALLOCSET_DEFAULT_SIZES);
 			plain = MemoryContextAlloc(scratch, desc->natts * sizeof(Datum));
 			memcpy(plain, values, desc->natts * sizeof(Datum));
 		}
 		plain[i] = detoast_in(scratch, values[i]);
 	}
-	tuple = form_in(row, desc, plain ? plain : values, isnull);
+	caller_context = MemoryContextSwitchTo(context);
+	tuple = form_minimal_tuple(desc, plain ? plain : values, isnull);
+	MemoryContextSwitchTo(caller_context);
 	if (scratch != NULL)
 		MemoryContextDelete(scratch);
 	return tuple;
+}
+
+/*
+ * tuple_form
+ *		SiftRowFormTuple, see sift.h.
+ */
+MinimalTuple
+tuple_form(MemoryContext row, TupleDesc desc, const Datum *values, const bool *isnull)
+{
+	if (!is_row_context(row))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("memory context \"%s\" is not a Sift row context", row->name)));
+	return form_plain(row, desc, values, isnull);
+}
+
+/*
+ * tuple_put
+ *		SiftRowPutTuple, see sift.h.
+ */
+uint64
+tuple_put(MemoryContext store, TupleTableSlot *slot)
+{
+	MinimalTuple tuple;
+	void	   *row;
+	uint64		id;
+
+	slot_getallattrs(slot);
+	tuple = form_plain(CurrentMemoryContext, slot->tts_tupleDescriptor,
+					   slot->tts_values, slot->tts_isnull);
+	id = row_put(store, tuple->t_len, &row);
+	memcpy(row, tuple, tuple->t_len);
+	pfree(tuple);
+	return id;
+}
+
+/*
+ * tuple_get
+ *		SiftRowGetTuple, see sift.h.
+ */
+void
+tuple_get(MemoryContext store, uint64 id, TupleTableSlot *slot)
+{
+	ExecStoreMinimalTuple(row_get(store, id), slot, false);
 }

@@ -13,5 +13,7 @@
 
 extern MinimalTuple tuple_form(MemoryContext row, TupleDesc desc,
 							   const Datum *values, const bool *isnull);
+extern uint64 tuple_put(MemoryContext store, TupleTableSlot *slot);
+extern void tuple_get(MemoryContext store, uint64 id, TupleTableSlot *slot);
 
 #endif							/* SIFT_TUPLE_H */

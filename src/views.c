@@ -20,6 +20,7 @@
 #include "peak.h"
 #include "postmaster/bgworker.h"
 #include "procfs.h"
+#include "row_store.h"
 #include "refusal_ring.h"
 #include "segments.h"
 #include "server_heap.h"
@@ -34,6 +35,7 @@ PGDLLEXPORT Datum sift_memory_usage_contexts_1_0(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum sift_memory_usage_backends_1_0(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum sift_memory_usage_total_1_0(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum sift_memory_refusals_1_0(PG_FUNCTION_ARGS);
+PGDLLEXPORT Datum sift_compact_1_0(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum sift_trim_1_0(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum sift_reset_peak_1_0(PG_FUNCTION_ARGS);
 
@@ -42,6 +44,7 @@ PG_FUNCTION_INFO_V1(sift_memory_usage_contexts_1_0);
 PG_FUNCTION_INFO_V1(sift_memory_usage_backends_1_0);
 PG_FUNCTION_INFO_V1(sift_memory_usage_total_1_0);
 PG_FUNCTION_INFO_V1(sift_memory_refusals_1_0);
+PG_FUNCTION_INFO_V1(sift_compact_1_0);
 PG_FUNCTION_INFO_V1(sift_trim_1_0);
 PG_FUNCTION_INFO_V1(sift_reset_peak_1_0);
 
@@ -190,6 +193,7 @@ list_usage_contexts(ReturnSetInfo *result)
 		RowBuilder	row = {0};
 		ContextUsage usage;
 		int64		chunks = context_count_chunks(context);
+		RowStore   *store = context->type == ROW_STORE ? (RowStore *) context : NULL;
 		const char *ident;
 		const char *parent_ident;
 
@@ -197,7 +201,7 @@ list_usage_contexts(ReturnSetInfo *result)
 		put_text(&row, context_label(header, &ident));
 		put_ident(&row, ident);
 		put_text(&row, header->parent ? context_label(header->parent, &parent_ident) : NULL);
-		put_text(&row, context->type == ROW_CONTEXT ? "row" : "batch");
+		put_text(&row, is_batch(context->type) ? "batch" : "row");
 		put(&row, Int32GetDatum(context_level(header)));
 		put_number(&row, usage.blocks);
 		put_number(&row, usage.total);
@@ -205,6 +209,8 @@ list_usage_contexts(ReturnSetInfo *result)
 		put_number(&row, usage.free);
 		put_number(&row, usage.dead);
 		put_number(&row, chunks);
+		put_number(&row, store != NULL ? (int64) store->rows : -1);
+		put_number(&row, store != NULL ? (int64) store->slot_bytes : -1);
 		store_row(result, &row);
 	}
 }
@@ -512,6 +518,17 @@ sift_memory_refusals_1_0(PG_FUNCTION_ARGS)
 	view_needs_preload(refusal_ring_exists());
 	view_answer(list_refusals, fcinfo);
 	return (Datum) 0;
+}
+
+/*
+ * sift_compact
+ *		Move the rows of all row stores of this backend together; returns the bytes
+ *		by which the stores got smaller.
+ */
+Datum
+sift_compact_1_0(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(row_store_compact_all());
 }
 
 /*

@@ -7,7 +7,7 @@
 CREATE EXTENSION IF NOT EXISTS pgtap;
 CREATE EXTENSION IF NOT EXISTS sift;
 BEGIN;
-SELECT plan(21);
+SELECT plan(22);
 
 CREATE ROLE sift_somebody;
 CREATE ROLE sift_monitor IN ROLE pg_read_all_stats;
@@ -16,7 +16,7 @@ CREATE ROLE sift_monitor IN ROLE pg_read_all_stats;
 SELECT ok(has_table_privilege('sift_somebody', v, 'SELECT'), 'SELECT on ' || v)
 FROM unnest('{sift_memory_usage,sift_memory_usage_contexts,sift_memory_usage_backends,sift_memory_usage_statements}'::text[]) v;
 SELECT ok(has_function_privilege('sift_somebody', f, 'EXECUTE'), 'EXECUTE on ' || f)
-FROM unnest('{sift_trim(),sift_reset_peak(),sift_last_statement()}'::text[]) f;
+FROM unnest('{sift_compact(),sift_trim(),sift_reset_peak(),sift_last_statement()}'::text[]) f;
 
 SELECT isnt_empty('SELECT FROM sift_memory_usage_backends WHERE pid = pg_backend_pid() AND datname = current_database() AND usename = current_user',
     'a superuser sees whose session it is');
@@ -29,7 +29,7 @@ SELECT is_empty('SELECT FROM sift_memory_usage_backends WHERE datname IS NOT NUL
     'nothing that tells whose it is');
 SELECT isnt_empty('SELECT FROM sift_memory_usage_backends WHERE pid = pg_backend_pid() AND backend_type = ''client backend'' AND charged_bytes >= 0 AND peak_bytes >= 0 AND rss_bytes > 0 AND outside_bytes >= 0',
     'but all bytes');
-SELECT lives_ok('SELECT sift_trim(), sift_reset_peak()', 'anyone may trim and reset the own session');
+SELECT lives_ok('SELECT sift_compact(), sift_trim(), sift_reset_peak()', 'anyone may trim and reset the own session');
 SELECT is((SELECT count(*) FROM sift_memory_usage_statements WHERE max_peak_bytes IS NULL OR waived_bytes IS NULL), 0::bigint, 'bytes of all statements');
 SELECT is_empty('SELECT FROM sift_memory_usage_statements WHERE (userid IS NOT NULL OR dbid IS NOT NULL OR queryid IS NOT NULL OR toplevel IS NOT NULL OR calls IS NOT NULL OR refusals IS NOT NULL) AND userid IS DISTINCT FROM (SELECT oid FROM pg_roles WHERE rolname = current_user)',
     'but only the own ones are told apart');

@@ -8,7 +8,7 @@ CREATE EXTENSION IF NOT EXISTS pgtap;
 CREATE EXTENSION IF NOT EXISTS sift;
 CREATE EXTENSION IF NOT EXISTS sift_test;
 BEGIN;
-SELECT plan(25);
+SELECT plan(26);
 
 CREATE FUNCTION columns_of(view_name name) RETURNS text[] LANGUAGE sql AS $$
     SELECT array_agg(attname || ' ' || format_type(atttypid, atttypmod) ORDER BY attnum)
@@ -22,7 +22,7 @@ SELECT is(columns_of('sift_memory_usage'), ARRAY[
 SELECT is(columns_of('sift_memory_usage_contexts'), ARRAY[
     'name text', 'ident text', 'parent text', 'kind text', 'level integer',
     'blocks bigint', 'total_bytes bigint', 'used_bytes bigint', 'free_bytes bigint',
-    'dead_bytes bigint', 'chunks bigint'],
+    'dead_bytes bigint', 'chunks bigint', 'rows bigint', 'slot_bytes bigint'],
     'columns of sift_memory_usage_contexts');
 SELECT is(columns_of('sift_memory_usage_backends'), ARRAY[
     'pid integer', 'leader_pid integer', 'backend_type text', 'datname text',
@@ -49,6 +49,7 @@ SELECT is(columns_of('sift_memory_refusals'), ARRAY[
     'queryid bigint', 'context_name text', 'kind text', 'requested_bytes bigint',
     'charged_bytes bigint', 'limit_bytes bigint', 'top_contexts text[]'],
     'columns of sift_memory_refusals');
+SELECT function_returns('sift_compact', 'bigint');
 SELECT function_returns('sift_trim', 'bigint');
 SELECT function_returns('sift_reset_peak', 'void');
 SELECT set_eq('SELECT kind FROM sift_memory_usage',

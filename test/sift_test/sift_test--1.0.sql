@@ -13,6 +13,25 @@ AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 CREATE FUNCTION sift_test_random(seed int8, operations int4, live_bytes int8) RETURNS text
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 
+CREATE FUNCTION sift_test_store() RETURNS void
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+CREATE FUNCTION sift_test_store_random(seed int8, operations int4, rows int4) RETURNS text
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+-- How many charges were refused one after the other.
+CREATE FUNCTION sift_test_store_refusals() RETURNS int4
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+-- Put rows, remove all but one of "keep", compact, and look at what is charged then;
+-- the most bytes that slots take a row in some rounds.
+CREATE FUNCTION sift_test_store_shrinks(size int4, rows int4, keep int4, rounds int4) RETURNS int8
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+-- Have a row store that is mostly dead for the rest of the session; its bytes.
+CREATE FUNCTION sift_test_store_fill() RETURNS int8
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
 CREATE FUNCTION sift_test_refusals(no_oom bool) RETURNS int4
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 

@@ -1,4 +1,4 @@
-# Random operations on many contexts, compared with a model.
+# Random operations on many contexts, and on a row store, compared with a model.
 #
 # SIFT_TEST_OPERATIONS: how many (default 100,000); SIFT_TEST_SEED: the seed
 # to repeat a run.
@@ -28,6 +28,15 @@ for my $run (@runs)
 		"SET sift.memory_limit = '%s'; SELECT sift_test_random(%d, %d, 500000000)",
 		$limit, $seed, $operations * $share));
 	like($result, $refused ? qr/ [1-9]\d* refused/ : qr/ 0 refused/, "limit $limit: $result");
+}
+# Row stores likewise.
+for my $run ([ '-1', 0.6, 20000, 0 ], [ '3MB', 0.3, 20000, 1 ], [ '1MB', 0.1, 5000, 1 ])
+{
+	my ($limit, $share, $rows, $refused) = @$run;
+	my $result = $node->safe_psql('postgres', sprintf(
+		"SET sift.memory_limit = '%s'; SELECT sift_test_store_random(%d, %d, %d)",
+		$limit, $seed, $operations * $share, $rows));
+	like($result, $refused ? qr/ [1-9]\d* refused/ : qr/ 0 refused/, "row store, limit $limit: $result");
 }
 unlike(slurp_file($node->logfile), qr/problem in Sift context|past chunk end|PANIC|TRAP/,
 	'the log tells of nothing amiss');

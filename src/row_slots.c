@@ -1,0 +1,509 @@
+/*-------------------------------------------------------------------------
+ *
+ * row_slots.c
+ *	  Where the rows of a store are.
+ *
+ * A row's slot holds its address.  256 slots are a page; a directory tells where
+ * the pages are.  Free slots of a page are chained through themselves, as odd
+ * numbers, and pages that have some through their heads.
+ *
+ * A page that is mostly free is packed when the store is compacted: it becomes a
+ * bitmap and the addresses of its rows, side by side (its pointer is odd then).
+ * A page without rows goes.  So slots follow the rows, though these are removed
+ * in any order.  A packed page is unpacked when slots are wanted.
+ *
+ * Pages and the directory are chunks of the store that can move, like rows.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "port/pg_bitutils.h"
+#include "row_store.h"
+
+#define NO_SLOT					SIFT_PAGE_SLOTS
+
+/* A free slot, with the next one that is free. */
+#define FREE_SLOT(next)			(((uint64) (next) << 1) | 1)
+#define slot_is_free(slot)		(((slot) & 1) != 0)
+
+/* Pages with fewer rows are packed. */
+#define MOST_PACKED				(SIFT_PAGE_SLOTS / 4)
+
+#define LEAST_DIRECTORY			8
+
+typedef struct SlotPage
+{
+	uint16		live;
+	uint16		free_slot;		/* first of the chain, or NO_SLOT */
+	uint32		next;			/* page with free slots, or NO_PAGE */
+	uint64		slots[SIFT_PAGE_SLOTS];
+} SlotPage;
+
+#define BITMAP_WORDS			(SIFT_PAGE_SLOTS / 64)
+
+typedef struct PackedPage
+{
+	uint64		bitmap[BITMAP_WORDS];	/* slots that have a row */
+	uint64		rows[FLEXIBLE_ARRAY_MEMBER];	/* their addresses */
+} PackedPage;
+
+#define page_is_packed(entry)	(((uintptr_t) (entry) & 1) != 0)
+#define packed_page(entry)		((PackedPage *) ((entry) - 1))
+#define dense_page(entry)		((SlotPage *) ((entry) - offsetof(SlotPage, slots)))
+
+/* ----------------------------------------------------------------
+ *		Chunks of slots
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * alloc_slots
+ *		Make a chunk of slots.
+ *
+ * word: of its RowHeader
+ *
+ * Raises 53200.
+ */
+static char *
+alloc_slots(RowStore *store, Size size, uint64 word)
+{
+	char	   *address = row_chunk_alloc(&store->context, size);
+
+	ROW_HEADER(address)->number = 0;
+	ROW_HEADER(address)->word = word;
+	store->slot_bytes += row_chunk_length(address);
+	return address;
+}
+
+static void
+free_slots(RowStore *store, char *address)
+{
+	store->slot_bytes -= row_chunk_length(address);
+	row_chunk_free(&store->context, address);
+}
+
+/* ----------------------------------------------------------------
+ *		Packed pages
+ * ----------------------------------------------------------------
+ */
+
+static inline bool
+packed_has(const PackedPage *page, int slot)
+{
+	return (page->bitmap[slot / 64] >> slot % 64 & 1) != 0;
+}
+
+/* How many rows of a packed page come before a slot's. */
+static int
+packed_rank(const PackedPage *page, int slot)
+{
+	int			rank = 0;
+
+	for (int i = 0; i < slot / 64; i++)
+		rank += pg_popcount64(page->bitmap[i]);
+	return rank + pg_popcount64(page->bitmap[slot / 64] & (((uint64) 1 << slot % 64) - 1));
+}
+
+static int
+packed_rows(const PackedPage *page)
+{
+	return packed_rank(page, SIFT_PAGE_SLOTS - 1) + packed_has(page, SIFT_PAGE_SLOTS - 1);
+}
+
+/* Pack a page; false when that is beyond the budget, or there is no room. */
+static bool
+pack(RowStore *store, uint32 number, Size *budget)
+{
+	SlotPage   *page = dense_page(store->context.slots.pages[number]);
+	Size		size = offsetof(PackedPage, rows) + page->live * sizeof(uint64);
+	PackedPage *packed;
+	int			rows = 0;
+
+	if (ROW_LENGTH(size) > *budget)
+	{
+		*budget = 0;
+		return false;
+	}
+	packed = (PackedPage *) row_chunk_alloc_dense(&store->context, size);
+	if (packed == NULL)
+		return false;
+	*ROW_HEADER(packed) = *ROW_HEADER(page);
+	store->slot_bytes += ROW_LENGTH(size);
+	*budget -= ROW_LENGTH(size);
+	store->dense_rows -= page->live;
+	memset(packed->bitmap, 0, sizeof(packed->bitmap));
+	for (int slot = 0; slot < SIFT_PAGE_SLOTS; slot++)
+	{
+		if (slot_is_free(page->slots[slot]))
+			continue;
+		packed->bitmap[slot / 64] |= (uint64) 1 << slot % 64;
+		packed->rows[rows++] = page->slots[slot];
+	}
+	Assert(rows == page->live);
+	store->context.slots.pages[number] = (char *) packed + 1;
+	free_slots(store, (char *) page);
+	return true;
+}
+
+/* ----------------------------------------------------------------
+ *		Pages with free slots
+ * ----------------------------------------------------------------
+ */
+
+/* Have the pages whose slots are not all taken in the chain, the first ones first. */
+static void
+chain_pages(RowStore *store)
+{
+	char	  **pages = store->context.slots.pages;
+
+	store->free_page = NO_PAGE;
+	for (int64 number = (int64) store->context.slots.num_pages - 1; number >= 0; number--)
+	{
+		SlotPage   *page;
+
+		if (pages[number] == NULL || page_is_packed(pages[number]))
+			continue;
+		page = dense_page(pages[number]);
+		if (page->free_slot == NO_SLOT)
+			continue;
+		page->next = store->free_page;
+		store->free_page = number;
+	}
+}
+
+/*
+ * make_page
+ *		Make a page of free slots, or of those of a packed page.  Raises 53200.
+ */
+static void
+make_page(RowStore *store, uint32 number)
+{
+	SlotPage   *page = (SlotPage *) alloc_slots(store, sizeof(SlotPage),
+												(uint64) number << WORD_SLOT_SHIFT);
+	char	   *entry = store->context.slots.pages[number];
+	PackedPage *packed = entry != NULL ? packed_page(entry) : NULL;
+	int			rows = packed != NULL ? packed_rows(packed) : 0;
+
+	page->live = rows;
+	page->free_slot = NO_SLOT;
+	for (int slot = SIFT_PAGE_SLOTS - 1; slot >= 0; slot--)
+	{
+		if (packed != NULL && packed_has(packed, slot))
+			page->slots[slot] = packed->rows[--rows];
+		else
+		{
+			page->slots[slot] = FREE_SLOT(page->free_slot);
+			page->free_slot = slot;
+		}
+	}
+	page->next = store->free_page;
+	store->free_page = number;
+	store->dense_pages++;
+	store->dense_rows += page->live;
+	store->context.slots.pages[number] = (char *) page->slots;
+	if (packed != NULL)
+		free_slots(store, (char *) packed);
+}
+
+/* Have room for one page more in the directory.  Raises 53200 and 54000. */
+static void
+grow_directory(RowStore *store)
+{
+	SiftSlots  *slots = &store->context.slots;
+	uint32		size = Max(store->directory_size * 2, LEAST_DIRECTORY);
+	char	  **pages;
+
+	if (slots->num_pages >= MAX_SLOTS / SIFT_PAGE_SLOTS)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("row store \"%s\" cannot have more rows", store->context.cursor.header.name),
+				 errdetail("It has slots for %llu rows.", (unsigned long long) MAX_SLOTS)));
+	if (slots->num_pages < store->directory_size)
+		return;
+	pages = (char **) alloc_slots(store, size * sizeof(char *), DIRECTORY_WORD);
+	if (slots->pages != NULL)
+	{
+		memcpy(pages, slots->pages, slots->num_pages * sizeof(char *));
+		free_slots(store, (char *) slots->pages);
+	}
+	slots->pages = pages;
+	store->directory_size = size;
+}
+
+/* Pages at the end of the directory that are not there need no entry. */
+static void
+shrink_directory(RowStore *store)
+{
+	SiftSlots  *slots = &store->context.slots;
+	char	   *chunk;
+
+	while (slots->num_pages > 0 && slots->pages[slots->num_pages - 1] == NULL)
+		slots->num_pages--;
+	if (slots->pages == NULL || slots->num_pages > store->directory_size / 4)
+		return;
+	/* a block of its own is made shorter without any request */
+	chunk = chunk_of_row(slots->pages);
+	if (!header_is_large(chunk_header(chunk)))
+		return;
+	store->slot_bytes -= row_chunk_length((char *) slots->pages);
+	store->directory_size = Max(slots->num_pages * 2, LEAST_DIRECTORY);
+	chunk = method_realloc(context_realloc, &store->context.cursor.header, chunk,
+						   ROW_OFFSET + store->directory_size * sizeof(char *), 0);
+	Assert(row_of_chunk(chunk) == (char *) slots->pages);
+	store->slot_bytes += row_chunk_length((char *) slots->pages);
+}
+
+/*
+ * row_slots_make_room
+ *		Have a free slot.
+ *
+ * Raises 53200 and 54000.
+ */
+void
+row_slots_make_room(RowStore *store)
+{
+	SiftSlots  *slots = &store->context.slots;
+
+	if (store->free_page != NO_PAGE)
+		return;
+	/* rather one that is packed, or gone, than more pages */
+	if (store->dense_pages < slots->num_pages)
+	{
+		uint32		number = store->next_page;
+
+		do
+		{
+			number = number + 1 < slots->num_pages ? number + 1 : 0;
+		} while (slots->pages[number] != NULL && !page_is_packed(slots->pages[number]));
+		make_page(store, number);
+		store->next_page = number;
+		return;
+	}
+	grow_directory(store);
+	slots->pages[slots->num_pages] = NULL;
+	make_page(store, slots->num_pages);
+	slots->num_pages++;
+}
+
+/* ----------------------------------------------------------------
+ *		Slots
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * row_slots_take
+ *		Give a row a slot, which must be free; returns its number.
+ */
+uint64
+row_slots_take(RowStore *store, void *row)
+{
+	uint32		number = store->free_page;
+	SlotPage   *page = dense_page(store->context.slots.pages[number]);
+	int			slot = page->free_slot;
+
+	page->free_slot = page->slots[slot] >> 1;
+	page->slots[slot] = (uint64) (uintptr_t) row;
+	page->live++;
+	store->dense_rows++;
+	if (page->free_slot == NO_SLOT)
+		store->free_page = page->next;
+	return ((uint64) number << SIFT_PAGE_SHIFT) + slot;
+}
+
+/*
+ * row_slots_find
+ *		The slot of a row, NULL if it has none.
+ */
+char **
+row_slots_find(RowStore *store, uint64 slot)
+{
+	uint64		number = slot >> SIFT_PAGE_SHIFT;
+	char	   *entry;
+	int			i = slot % SIFT_PAGE_SLOTS;
+
+	if (number >= store->context.slots.num_pages)
+		return NULL;
+	entry = store->context.slots.pages[number];
+	if (entry == NULL)
+		return NULL;
+	if (page_is_packed(entry))
+	{
+		PackedPage *page = packed_page(entry);
+
+		return packed_has(page, i) ? (char **) &page->rows[packed_rank(page, i)] : NULL;
+	}
+	return slot_is_free(((uint64 *) entry)[i]) ? NULL : &((char **) entry)[i];
+}
+
+/*
+ * row_slots_free
+ *		A row has no slot any more.  Cannot fail.
+ */
+void
+row_slots_free(RowStore *store, uint64 slot)
+{
+	uint32		number = slot >> SIFT_PAGE_SHIFT;
+	char	   *entry = store->context.slots.pages[number];
+	int			i = slot % SIFT_PAGE_SLOTS;
+
+	if (page_is_packed(entry))
+	{
+		PackedPage *page = packed_page(entry);
+		int			rank = packed_rank(page, i);
+		int			rows = packed_rows(page);
+
+		page->bitmap[i / 64] &= ~((uint64) 1 << i % 64);
+		memmove(&page->rows[rank], &page->rows[rank + 1], (rows - rank - 1) * sizeof(uint64));
+		if (rows == 1)
+		{
+			store->context.slots.pages[number] = NULL;
+			free_slots(store, (char *) page);
+		}
+	}
+	else
+	{
+		SlotPage   *page = dense_page(entry);
+
+		if (page->free_slot == NO_SLOT)
+		{
+			page->next = store->free_page;
+			store->free_page = number;
+		}
+		page->slots[i] = FREE_SLOT(page->free_slot);
+		page->free_slot = i;
+		page->live--;
+		store->dense_rows--;
+	}
+}
+
+/*
+ * row_slots_next
+ *		The first slot from a number on that has a row; false if none has.
+ */
+bool
+row_slots_next(RowStore *store, uint64 *slot)
+{
+	SiftSlots  *slots = &store->context.slots;
+
+	while (*slot >> SIFT_PAGE_SHIFT < slots->num_pages)
+	{
+		if (slots->pages[*slot >> SIFT_PAGE_SHIFT] == NULL)
+		{
+			*slot = ((*slot >> SIFT_PAGE_SHIFT) + 1) << SIFT_PAGE_SHIFT;
+			continue;
+		}
+		if (row_slots_find(store, *slot) != NULL)
+			return true;
+		(*slot)++;
+	}
+	return false;
+}
+
+/* All rows are gone, and all chunks of the store. */
+void
+row_slots_reset(RowStore *store)
+{
+	memset(&store->context.slots, 0, sizeof(SiftSlots));
+	store->slot_bytes = 0;
+	store->directory_size = 0;
+	store->free_page = NO_PAGE;
+	store->dense_pages = 0;
+	store->dense_rows = 0;
+	store->next_page = 0;
+}
+
+/* ----------------------------------------------------------------
+ *		Compaction
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * row_slots_pack
+ *		Pack the pages that are mostly free, if there are many.
+ *
+ * budget: bytes that may be copied
+ */
+void
+row_slots_pack(RowStore *store, Size *budget)
+{
+	SiftSlots  *slots = &store->context.slots;
+
+	if (store->dense_rows >= (uint64) store->dense_pages * MOST_PACKED)
+		return;
+	for (uint64 number = 0; number < slots->num_pages; number++)
+	{
+		SlotPage   *page;
+
+		if (slots->pages[number] == NULL || page_is_packed(slots->pages[number]))
+			continue;
+		page = dense_page(slots->pages[number]);
+		if (page->live > MOST_PACKED)
+			continue;
+		if (page->live == 0)
+		{
+			slots->pages[number] = NULL;
+			free_slots(store, (char *) page);
+		}
+		else if (!pack(store, number, budget))
+			break;
+		store->dense_pages--;
+	}
+	shrink_directory(store);
+	chain_pages(store);
+}
+
+/*
+ * row_slots_repoint
+ *		A movable chunk is at another address now, which may be the same.
+ *
+ * Returns false, with nothing done, when the store does not know it.
+ */
+bool
+row_slots_repoint(RowStore *store, char *address, char *moved)
+{
+	SiftSlots  *slots = &store->context.slots;
+	const RowHeader *header = ROW_HEADER(address);
+	uint64		number = header->word >> WORD_SLOT_SHIFT;
+
+	if (header->number != 0)
+	{
+		char	  **slot = row_slots_find(store, row_slot(address));
+
+		if (slot == NULL || *slot != address)
+			return false;
+		*slot = moved;
+	}
+	else if (header->word == DIRECTORY_WORD)
+	{
+		if ((char *) slots->pages != address)
+			return false;
+		slots->pages = (char **) moved;
+	}
+	else if (number < slots->num_pages && slots->pages[number] != NULL)
+	{
+		char	   *entry = slots->pages[number];
+		Size		offset = page_is_packed(entry) ? 1 : offsetof(SlotPage, slots);
+
+		if (entry != address + offset)
+			return false;
+		slots->pages[number] = moved + offset;
+	}
+	else
+		return false;
+	return true;
+}
+
+/* Have the slot of a row in the processor's cache soon. */
+void
+row_slots_prefetch(RowStore *store, const char *address)
+{
+	uint64		slot = row_slot(address);
+	char	   *entry;
+
+	if (ROW_HEADER(address)->number == 0 || slot >> SIFT_PAGE_SHIFT >= store->context.slots.num_pages)
+		return;
+	entry = store->context.slots.pages[slot >> SIFT_PAGE_SHIFT];
+	if (entry != NULL)
+		__builtin_prefetch(page_is_packed(entry) ? entry : entry + slot % SIFT_PAGE_SLOTS * sizeof(uint64));
+}

@@ -1,0 +1,25 @@
+-- Rows that can move.
+CREATE EXTENSION sift;
+CREATE EXTENSION sift_test;
+
+SELECT sift_test_store();
+
+-- charges refused one after the other: some were
+SELECT sift_test_store_refusals() > 20 AS refused;
+
+-- rows that are removed in any order give their memory back, slots with them
+SELECT sift_test_store_shrinks(100, 100000, 10, 3) < 12 AS a_tenth,
+    sift_test_store_shrinks(100, 500000, 1000, 3) < 150 AS a_thousandth,
+    sift_test_store_shrinks(1000, 20000, 10, 3) < 24 AS longer;
+
+-- what the view shows, and what the user can do
+SELECT sift_test_store_fill() > 0 AS filled;
+SELECT name, kind, rows, slot_bytes > 0 AS slots, dead_bytes + free_bytes > used_bytes AS sparse
+FROM sift_memory_usage_contexts WHERE name LIKE 'sift_test%';
+SELECT sift_compact() > 0 AS compacted;
+SELECT sift_compact() AS again;
+SELECT rows, slot_bytes > 0 AS slots, total_bytes < 100000 AS small
+FROM sift_memory_usage_contexts WHERE name LIKE 'sift_test%';
+
+DROP EXTENSION sift_test;
+DROP EXTENSION sift;
