@@ -605,22 +605,22 @@ context_block_empty(uint32 number)
 /*
  * context_free
  *		pfree: the chunk's bytes are dead.
- *
- * Only the entry of a row block that is not being carved can fall to zero.
  */
 METHOD_FREE(context_free)
 {
+	context_free_inline(pointer);
+}
+
+/* What checking builds do before that. */
+void
+context_check_free(void *pointer)
+{
 	uint64		header = chunk_header(pointer);
-	SiftBlockEntry *entry = &block_table[SiftHeaderBlock(header)];
 
 	check_chunk(pointer, header);
 #ifdef CLOBBER_FREED_MEMORY
 	wipe_mem(pointer, chunk_room(pointer, header));
 #endif
-	chunk_set_header(pointer, SiftHeaderKill(header));
-	entry->live -= SiftHeaderLength(header);
-	if (unlikely((int32) entry->live <= 0))
-		context_block_empty(SiftHeaderBlock(header));
 }
 
 /*

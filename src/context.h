@@ -170,6 +170,32 @@ context_alloc(MemoryContext context, Size size, int flags)
 	return context_alloc_slow(context, size, flags);
 }
 
+/* for the inline functions */
+extern void context_block_empty(uint32 number);
+
+extern void context_check_free(void *pointer);
+
+/*
+ * context_free_inline
+ *		Free a chunk that has a header.
+ *
+ * Only the entry of a row block that is not being carved can fall to zero.
+ */
+static inline void
+context_free_inline(void *pointer)
+{
+	uint64		header = chunk_header(pointer);
+	SiftBlockEntry *entry = &block_table[SiftHeaderBlock(header)];
+
+#if SIFT_CHECKED_BUILD
+	context_check_free(pointer);
+#endif
+	chunk_set_header(pointer, SiftHeaderKill(header));
+	entry->live -= SiftHeaderLength(header);
+	if (unlikely((int32) entry->live <= 0))
+		context_block_empty(SiftHeaderBlock(header));
+}
+
 /* methods that both types share */
 extern METHOD_FREE(context_free);
 extern METHOD_REALLOC(context_realloc);
@@ -213,8 +239,7 @@ extern void context_check(MemoryContext context);
 	.reset = context_reset, \
 	.delete_context = context_delete
 
-/* for the inline functions, views and trim */
-extern void context_block_empty(uint32 number);
+/* for views and trim */
 extern void context_usage(SiftContext *context, ContextUsage *usage);
 extern int64 context_count_chunks(SiftContext *context);
 extern Size context_trim_all(void);

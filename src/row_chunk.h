@@ -123,7 +123,7 @@ row_chunk_free(SiftContext *context, char *address)
 	char	   *chunk = chunk_of_row(address);
 
 	VALGRIND_MEMPOOL_FREE(context, chunk);
-	method_free(context_free, &context->cursor.header, chunk);
+	context_free_inline(chunk);
 }
 
 #endif							/* SIFT_ROW_CHUNK_H */

@@ -21,7 +21,7 @@
 typedef struct PinKey
 {
 	char	   *row;			/* which stays there */
-	SubTransactionId owner;
+	uint64		owner;			/* SubTransactionId; no padding is left */
 } PinKey;
 
 typedef struct Pin
@@ -51,11 +51,8 @@ make_table(void)
 static PinKey
 make_key(char *row, SubTransactionId owner)
 {
-	PinKey		key;
+	PinKey		key = {.row = row, .owner = owner};
 
-	memset(&key, 0, sizeof(key));
-	key.row = row;
-	key.owner = owner;
 	return key;
 }
 

@@ -21,24 +21,10 @@
 #include "port/pg_bitutils.h"
 #include "row_store.h"
 
-#define NO_SLOT					SIFT_PAGE_SLOTS
-
-/* A free slot, with the next one that is free. */
-#define FREE_SLOT(next)			(((uint64) (next) << 1) | 1)
-#define slot_is_free(slot)		(((slot) & 1) != 0)
-
 /* Pages with fewer rows are packed. */
 #define MOST_PACKED				(SIFT_PAGE_SLOTS / 4)
 
 #define LEAST_DIRECTORY			8
-
-typedef struct SlotPage
-{
-	uint16		live;
-	uint16		free_slot;		/* first of the chain, or NO_SLOT */
-	uint32		next;			/* page with free slots, or NO_PAGE */
-	uint64		slots[SIFT_PAGE_SLOTS];
-} SlotPage;
 
 #define BITMAP_WORDS			(SIFT_PAGE_SLOTS / 64)
 
@@ -48,9 +34,7 @@ typedef struct PackedPage
 	uint64		rows[FLEXIBLE_ARRAY_MEMBER];	/* their addresses */
 } PackedPage;
 
-#define page_is_packed(entry)	(((uintptr_t) (entry) & 1) != 0)
 #define packed_page(entry)		((PackedPage *) ((entry) - 1))
-#define dense_page(entry)		((SlotPage *) ((entry) - offsetof(SlotPage, slots)))
 
 /* ----------------------------------------------------------------
  *		Chunks of slots
@@ -292,26 +276,6 @@ row_slots_make_room(RowStore *store)
  */
 
 /*
- * row_slots_take
- *		Give a row a slot, which must be free; returns its number.
- */
-uint64
-row_slots_take(RowStore *store, void *row)
-{
-	uint32		number = store->free_page;
-	SlotPage   *page = dense_page(store->context.slots.pages[number]);
-	int			slot = page->free_slot;
-
-	page->free_slot = page->slots[slot] >> 1;
-	page->slots[slot] = (uint64) (uintptr_t) row;
-	page->live++;
-	store->dense_rows++;
-	if (page->free_slot == NO_SLOT)
-		store->free_page = page->next;
-	return ((uint64) number << SIFT_PAGE_SHIFT) + slot;
-}
-
-/*
  * row_slots_find
  *		The slot of a row, NULL if it has none.
  */
@@ -337,43 +301,24 @@ row_slots_find(RowStore *store, uint64 slot)
 }
 
 /*
- * row_slots_free
- *		A row has no slot any more.  Cannot fail.
+ * row_slots_free_packed
+ *		row_slots_free() where the page is packed.
  */
 void
-row_slots_free(RowStore *store, uint64 slot)
+row_slots_free_packed(RowStore *store, uint64 slot)
 {
 	uint32		number = slot >> SIFT_PAGE_SHIFT;
-	char	   *entry = store->context.slots.pages[number];
+	PackedPage *page = packed_page(store->context.slots.pages[number]);
 	int			i = slot % SIFT_PAGE_SLOTS;
+	int			rank = packed_rank(page, i);
+	int			rows = packed_rows(page);
 
-	if (page_is_packed(entry))
+	page->bitmap[i / 64] &= ~((uint64) 1 << i % 64);
+	memmove(&page->rows[rank], &page->rows[rank + 1], (rows - rank - 1) * sizeof(uint64));
+	if (rows == 1)
 	{
-		PackedPage *page = packed_page(entry);
-		int			rank = packed_rank(page, i);
-		int			rows = packed_rows(page);
-
-		page->bitmap[i / 64] &= ~((uint64) 1 << i % 64);
-		memmove(&page->rows[rank], &page->rows[rank + 1], (rows - rank - 1) * sizeof(uint64));
-		if (rows == 1)
-		{
-			store->context.slots.pages[number] = NULL;
-			free_slots(store, (char *) page);
-		}
-	}
-	else
-	{
-		SlotPage   *page = dense_page(entry);
-
-		if (page->free_slot == NO_SLOT)
-		{
-			page->next = store->free_page;
-			store->free_page = number;
-		}
-		page->slots[i] = FREE_SLOT(page->free_slot);
-		page->free_slot = i;
-		page->live--;
-		store->dense_rows--;
+		store->context.slots.pages[number] = NULL;
+		free_slots(store, (char *) page);
 	}
 }
 

@@ -123,9 +123,9 @@ make_id(uint64 slot, uint64 number)
 	return slot << SIFT_ID_SLOT_SHIFT | (number & SIFT_ID_NUMBER_MASK);
 }
 
-/* The row of an id; 42704 if there is none. */
-static char *
-find_row(RowStore *store, uint64 id)
+/* The row of an id, whose page may be packed; 42704 if there is none. */
+static pg_noinline char *
+find_row_slow(RowStore *store, uint64 id)
 {
 	char	  **slot = row_slots_find(store, id >> SIFT_ID_SLOT_SHIFT);
 
@@ -138,17 +138,30 @@ find_row(RowStore *store, uint64 id)
 	return *slot;
 }
 
+/* The row of an id; 42704 if there is none. */
+static inline char *
+find_row(RowStore *store, uint64 id)
+{
+	return SiftRowFind(&store->context.slots, id) ? : find_row_slow(store, id);
+}
+
+static pg_noinline void
+row_pinned(RowStore *store, uint64 id)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_IN_USE),
+			 errmsg("row %llu of row store \"%s\" is pinned",
+					(unsigned long long) id, store->context.cursor.header.name)));
+}
+
 /* The same for a row that is to be changed; 55006 if it is pinned. */
-static char *
+static inline char *
 find_unpinned_row(RowStore *store, uint64 id)
 {
 	char	   *row = find_row(store, id);
 
-	if (row_is_pinned(row))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("row %llu of row store \"%s\" is pinned",
-						(unsigned long long) id, store->context.cursor.header.name)));
+	if (unlikely(row_is_pinned(row)))
+		row_pinned(store, id);
 	return row;
 }
 
@@ -183,15 +196,27 @@ prepare(RowStore *store, Size length)
 	row_slots_make_room(store);
 }
 
-/* Make a row, which has no slot yet. */
+/*
+ * make_row
+ *		Make a row, which has no slot yet.
+ *
+ * length: ROW_LENGTH of its size
+ *
+ * Sets its word, but for the slot, and tells how long its chunk is.
+ */
 static inline char *
-make_row(RowStore *store, Size size, uint64 number, uint64 slot)
+make_row(RowStore *store, Size size, Size *length, uint64 number)
 {
 	char	   *row = row_chunk_alloc(&store->context, size);
-	Size		room = row_room(row);
+	Size		room = *length - CHUNK_HEADER_SIZE - ROW_OFFSET;
 
+	if (unlikely(*length > store->context.large_from))
+	{
+		room = row_room(row);
+		*length = row_chunk_length(row);
+	}
 	ROW_HEADER(row)->number = number;
-	ROW_HEADER(row)->word = slot << WORD_SLOT_SHIFT | (uint64) (room - size) << WORD_SLACK_SHIFT;
+	ROW_HEADER(row)->word = (uint64) (room - size) << WORD_SLACK_SHIFT;
 	return row;
 }
 
@@ -205,6 +230,7 @@ row_put(MemoryContext context, Size size, void **address)
 	RowStore   *store = store_of(context);
 	Size		length = ROW_LENGTH(size);
 	uint64		slot;
+	uint64		id;
 	char	   *row;
 
 	check_size(size);
@@ -212,24 +238,26 @@ row_put(MemoryContext context, Size size, void **address)
 	if (unlikely(store->free_page == NO_PAGE ||
 				 length > (Size) (store->context.cursor.end - store->context.cursor.next)))
 		prepare(store, length);
-	row = make_row(store, size, next_number, 0);
+	row = make_row(store, size, &length, next_number);
 	while (unlikely(store->free_page == NO_PAGE))
 	{
 		/* a reclaimer has reset the store */
 		row_chunk_free(&store->context, row);
-		prepare(store, length);
-		row = make_row(store, size, next_number, 0);
+		prepare(store, ROW_LENGTH(size));
+		length = ROW_LENGTH(size);
+		row = make_row(store, size, &length, next_number);
 	}
 
-	/* nothing may fail from here on */
+	/* nothing fails from here on */
 	slot = row_slots_take(store, row);
+	id = make_id(slot, next_number);
 	ROW_HEADER(row)->word |= slot << WORD_SLOT_SHIFT;
 	store->rows++;
-	store->live += row_chunk_length(row);
+	store->live += length;
 	*address = row;
 	if (unlikely((++next_number & SIFT_ID_NUMBER_MASK) == 0))
 		next_number++;			/* no id is 0 */
-	return make_id(slot, ROW_HEADER(row)->number);
+	return id;
 }
 
 /*
@@ -239,7 +267,7 @@ row_put(MemoryContext context, Size size, void **address)
 void *
 row_get(MemoryContext context, uint64 id)
 {
-	return find_row(store_of(context), id);
+	return find_row_slow(store_of(context), id);
 }
 
 /*
@@ -282,7 +310,8 @@ row_replace(MemoryContext context, uint64 id, Size size)
 	number = ROW_HEADER(row)->number;
 	if (length > (Size) (store->context.cursor.end - store->context.cursor.next))
 		row_compact_before_block(store);
-	replaced = make_row(store, size, number, slot);
+	replaced = make_row(store, size, &length, number);
+	ROW_HEADER(replaced)->word |= slot << WORD_SLOT_SHIFT;
 
 	/* the row may have been moved, or a reclaimer has removed it */
 	address = row_slots_find(store, slot);
@@ -293,7 +322,7 @@ row_replace(MemoryContext context, uint64 id, Size size)
 	}
 	row = *address;
 	*address = replaced;
-	store->live += row_chunk_length(replaced) - row_chunk_length(row);
+	store->live += length - row_chunk_length(row);
 	row_chunk_free(&store->context, row);
 	return replaced;
 }

@@ -44,12 +44,82 @@ store_unused(const RowStore *store)
 	return store_held(store) - store->live - store->slot_bytes;
 }
 
-/* row_slots.c */
+/* ----------------------------------------------------------------
+ *		Slots (row_slots.c)
+ * ----------------------------------------------------------------
+ */
+
+#define NO_SLOT					SIFT_PAGE_SLOTS
+
+/* A free slot, with the next one that is free. */
+#define FREE_SLOT(next)			(((uint64) (next) << 1) | 1)
+#define slot_is_free(slot)		(((slot) & 1) != 0)
+
+typedef struct SlotPage
+{
+	uint16		live;
+	uint16		free_slot;		/* first of the chain, or NO_SLOT */
+	uint32		next;			/* page with free slots, or NO_PAGE */
+	uint64		slots[SIFT_PAGE_SLOTS];
+} SlotPage;
+
+/* Pointers in the directory. */
+#define page_is_packed(entry)	(((uintptr_t) (entry) & 1) != 0)
+#define dense_page(entry)		((SlotPage *) ((entry) - offsetof(SlotPage, slots)))
+
+extern void row_slots_free_packed(RowStore *store, uint64 slot);
+
+/*
+ * row_slots_take
+ *		Give a row a slot, which must be free; returns its number.
+ */
+static inline uint64
+row_slots_take(RowStore *store, void *row)
+{
+	uint32		number = store->free_page;
+	SlotPage   *page = dense_page(store->context.slots.pages[number]);
+	int			slot = page->free_slot;
+
+	page->free_slot = page->slots[slot] >> 1;
+	page->slots[slot] = (uint64) (uintptr_t) row;
+	page->live++;
+	store->dense_rows++;
+	if (unlikely(page->free_slot == NO_SLOT))
+		store->free_page = page->next;
+	return ((uint64) number << SIFT_PAGE_SHIFT) + slot;
+}
+
+/*
+ * row_slots_free
+ *		A row has no slot any more.  Cannot fail.
+ */
+static inline void
+row_slots_free(RowStore *store, uint64 slot)
+{
+	uint32		number = slot >> SIFT_PAGE_SHIFT;
+	char	   *entry = store->context.slots.pages[number];
+	int			i = slot % SIFT_PAGE_SLOTS;
+	SlotPage   *page = dense_page(entry);
+
+	if (unlikely(page_is_packed(entry)))
+	{
+		row_slots_free_packed(store, slot);
+		return;
+	}
+	if (unlikely(page->free_slot == NO_SLOT))
+	{
+		page->next = store->free_page;
+		store->free_page = number;
+	}
+	page->slots[i] = FREE_SLOT(page->free_slot);
+	page->free_slot = i;
+	page->live--;
+	store->dense_rows--;
+}
+
 extern char **row_slots_find(RowStore *store, uint64 slot);
 extern bool row_slots_next(RowStore *store, uint64 *slot);
 extern void row_slots_make_room(RowStore *store);
-extern uint64 row_slots_take(RowStore *store, void *row);
-extern void row_slots_free(RowStore *store, uint64 slot);
 extern void row_slots_reset(RowStore *store);
 extern void row_slots_pack(RowStore *store, Size *budget);
 extern bool row_slots_repoint(RowStore *store, char *address, char *moved);

@@ -155,6 +155,28 @@ typedef struct SiftStoreHead
 #define SIFT_PAGE_SLOTS			(1 << SIFT_PAGE_SHIFT)
 #define SiftRowNumber(row)		(((const uint64 *) (row))[-2])
 
+/* The row of an id, NULL if the library must look for it. */
+static inline char *
+SiftRowFind(const SiftSlots *slots, uint64 id)
+{
+	uint64		slot = id >> SIFT_ID_SLOT_SHIFT;
+
+	if (likely(slot >> SIFT_PAGE_SHIFT < slots->num_pages))
+	{
+		char	   *page = slots->pages[slot >> SIFT_PAGE_SHIFT];
+
+		if (likely(((uintptr_t) page & 1) == 0 && page != NULL))
+		{
+			char	   *row = ((char **) page)[slot % SIFT_PAGE_SLOTS];
+
+			if (likely(((uintptr_t) row & 1) == 0 &&
+					   ((SiftRowNumber(row) ^ id) & SIFT_ID_NUMBER_MASK) == 0))
+				return row;
+		}
+	}
+	return NULL;
+}
+
 /* A walk through the rows of a store; zero before it begins. */
 typedef struct SiftRowWalk
 {
@@ -491,23 +513,9 @@ SiftRowPut(MemoryContext store, Size size, void **address)
 static inline void *
 SiftRowGet(MemoryContext store, uint64 id)
 {
-	const SiftSlots *slots = &((const SiftStoreHead *) store)->slots;
-	uint64		slot = id >> SIFT_ID_SLOT_SHIFT;
+	char	   *row = SiftRowFind(&((const SiftStoreHead *) store)->slots, id);
 
-	if (likely(slot >> SIFT_PAGE_SHIFT < slots->num_pages))
-	{
-		char	   *page = slots->pages[slot >> SIFT_PAGE_SHIFT];
-
-		if (likely(((uintptr_t) page & 1) == 0 && page != NULL))
-		{
-			char	   *row = ((char **) page)[slot % SIFT_PAGE_SLOTS];
-
-			if (likely(((uintptr_t) row & 1) == 0 &&
-					   ((SiftRowNumber(row) ^ id) & SIFT_ID_NUMBER_MASK) == 0))
-				return row;
-		}
-	}
-	return SiftGetApi()->row_get(store, id);
+	return likely(row != NULL) ? row : SiftGetApi()->row_get(store, id);
 }
 
 /*

@@ -13,3 +13,16 @@ AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 -- Take memory from the system, touch it and give it back; nanoseconds a page.
 CREATE FUNCTION sift_bench_touch(bytes int8) RETURNS float8
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+-- Row stores, see store.c.
+CREATE FUNCTION sift_bench_store(size int4, rows int8,
+    OUT put_remove_ns float8, OUT palloc_pfree_ns float8)
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+CREATE FUNCTION sift_bench_store_many(rows int8,
+    OUT get_ns float8, OUT gets_per_second float8)
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+CREATE FUNCTION sift_bench_store_compact(size int4, rows int8, keep int4,
+    OUT given_gb_per_second float8, OUT copied_gb_per_second float8)
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
