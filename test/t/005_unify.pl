@@ -16,18 +16,22 @@ $node->safe_psql('postgres', 'CREATE EXTENSION sift; CREATE EXTENSION unify');
 # Every row that is read back equals the row that was put in.
 my $query = q{SELECT g AS id, md5(g::text) AS hash, repeat('x', g % 50) AS filler, CASE WHEN g % 7 > 0 THEN g::numeric / 3 END AS exact FROM generate_series(1, 1000000) g};
 my $files = $node->basedir . '/files';
+mkdir $files;
 my $checksum = $node->safe_psql('postgres', "SELECT count(*), sum(hashtextextended(s::text, 0)) FROM ($query) s");
-my ($moved, $read, $held) = split /\n/, $node->safe_psql('postgres', qq{
+for my $allocator (qw(sift store))
+{
+	my ($moved, $read, $held) = split /\n/, $node->safe_psql('postgres', qq{
 SET sift.memory_limit = '400MB';
-SELECT unify_register('million', 'sift') \\g /dev/null
+SELECT unify_register('million', '$allocator') \\g /dev/null
 SELECT unify_load('million', \$\$$query\$\$) \\g /dev/null
-SELECT sum(unify_move('million', 100000, '$files')) FROM generate_series(1, 10);
-SELECT count(*), sum(hashtextextended(r::text, 0)) FROM unify_read('$files') AS r(id int, hash text, filler text, exact numeric);
+SELECT sum(unify_move('million', 100000, '$files/$allocator')) FROM generate_series(1, 10);
+SELECT count(*), sum(hashtextextended(r::text, 0)) FROM unify_read('$files/$allocator') AS r(id int, hash text, filler text, exact numeric);
 SELECT bytes < 1000000 FROM unify_stats();
 });
-is($moved, 1000000, 'a million rows are moved, in ten batches');
-is($read, $checksum, 'every row is read back as it was put in');
-is($held, 't', 'and nothing of them is held');
+	is($moved, 1000000, "$allocator: a million rows are moved, in ten batches");
+	is($read, $checksum, 'every row is read back as it was put in');
+	is($held, 't', 'and nothing of them is held');
+}
 
 # A call that fails leaves the table and the directory as they were.
 sub fails

@@ -305,7 +305,7 @@ open_directory(Batch *batch)
 void
 columnar_write(Table *table, int64 rows, const char *directory)
 {
-	MemoryContext context = table->allocator == BY_SIFT ?
+	MemoryContext context = table->allocator == BY_SIFT || table->allocator == BY_STORE ?
 		SiftBatchContextCreate(CurrentMemoryContext, "unify batch", 0, SIFT_BATCH_DEFAULT_SIZES) :
 		AllocSetContextCreate(CurrentMemoryContext, "unify batch", ALLOCSET_DEFAULT_SIZES);
 	MemoryContext caller = MemoryContextSwitchTo(context);

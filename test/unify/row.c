@@ -1,6 +1,6 @@
 /*
  * row.c
- *	  One row, by each of three allocators.
+ *	  One row, by each of four allocators.
  *
  * This is where the difference lies that unify is there to show: a row as one
  * chunk that the session's account knows, against one allocation a value in a
@@ -108,6 +108,27 @@ malloc_row_form(Table *table, Datum *values, bool *isnull)
 }
 
 /* ----------------------------------------------------------------
+ *		A row store
+ * ----------------------------------------------------------------
+ */
+
+#define row_id(row)		((uint64) (uintptr_t) (row))
+
+static Row
+store_row_form(Table *table, TupleDesc desc, Datum *values, bool *isnull)
+{
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
+	uint64		id;
+
+	memcpy(slot->tts_values, values, desc->natts * sizeof(Datum));
+	memcpy(slot->tts_isnull, isnull, desc->natts * sizeof(bool));
+	ExecStoreVirtualTuple(slot);
+	id = SiftRowPutTuple(table->store, slot);
+	ExecDropSingleTupleTableSlot(slot);
+	return (Row) (uintptr_t) id;
+}
+
+/* ----------------------------------------------------------------
  *		All of them
  * ----------------------------------------------------------------
  */
@@ -139,6 +160,8 @@ row_form(Table *table, TupleDesc desc, Datum *values, bool *isnull)
 
 	if (table->allocator == BY_SIFT)
 		return SiftRowFormTuple(table->context, desc, values, isnull);
+	if (table->allocator == BY_STORE)
+		return store_row_form(table, desc, values, isnull);
 
 	detoast_values(desc, values, isnull);
 	if (table->allocator == BY_MALLOC)
@@ -155,7 +178,8 @@ row_form(Table *table, TupleDesc desc, Datum *values, bool *isnull)
 
 /*
  * row_deform
- *		The values of a row; they point into it.
+ *		The values of a row; they point into it, and are valid until a row is
+ *		made or freed.
  */
 void
 row_deform(Table *table, Row row, Datum *values, bool *isnull)
@@ -169,11 +193,13 @@ row_deform(Table *table, Row row, Datum *values, bool *isnull)
 	}
 	else
 	{
+		MinimalTuple minimal = table->allocator == BY_STORE ?
+			SiftRowGet(table->store, row_id(row)) : row;
 		HeapTupleData tuple;
 
 		/* as if it had a heap tuple's header, which is not read */
-		tuple.t_len = ((MinimalTuple) row)->t_len + MINIMAL_TUPLE_OFFSET;
-		tuple.t_data = (HeapTupleHeader) ((char *) row - MINIMAL_TUPLE_OFFSET);
+		tuple.t_len = minimal->t_len + MINIMAL_TUPLE_OFFSET;
+		tuple.t_data = (HeapTupleHeader) ((char *) minimal - MINIMAL_TUPLE_OFFSET);
 		heap_deform_tuple(&tuple, table->desc, values, isnull);
 	}
 }
@@ -185,6 +211,9 @@ row_free(Table *table, Row row)
 	{
 		case BY_SIFT:
 			SiftRowFree(row);
+			break;
+		case BY_STORE:
+			SiftRowRemove(table->store, row_id(row));
 			break;
 		case BY_MALLOC:
 			malloc_row_free(table, row);

@@ -2,8 +2,8 @@
  * table.c
  *	  The tables of a session, and the lists of their rows.
  *
- * A table costs 1 kB when it is registered: the block that its context lies
- * in.  Everything of it is in that context, but for rows by malloc; dropping
+ * A table costs 1 kB when it is registered, the block that its context lies in
+ * (BY_STORE another one).  Everything of it is in that context, but for rows by malloc; dropping
  * it deletes the context.
  */
 #include "postgres.h"
@@ -22,6 +22,8 @@ allocator_name(Allocator allocator)
 	{
 		case BY_SIFT:
 			return "sift";
+		case BY_STORE:
+			return "store";
 		case BY_MALLOC:
 			return "malloc";
 		case BY_ASET:
@@ -80,7 +82,7 @@ table_create(const char *name, Allocator allocator)
 				 errmsg("a table \"%s\" is registered already", name)));
 
 	/* the caller's until it is complete */
-	if (allocator == BY_SIFT)
+	if (allocator == BY_SIFT || allocator == BY_STORE)
 		context = SiftRowContextCreate(CurrentMemoryContext, "unify table",
 									   SIFT_ROW_DEFAULT_SIZES);
 	else
@@ -89,6 +91,8 @@ table_create(const char *name, Allocator allocator)
 	table = MemoryContextAllocZero(context, sizeof(Table));
 	table->context = context;
 	table->allocator = allocator;
+	if (allocator == BY_STORE)
+		table->store = SiftRowStoreCreate(context, "unify rows");
 	table->name = MemoryContextStrdup(context, name);
 	MemoryContextSetIdentifier(context, table->name);
 

@@ -6,7 +6,7 @@
 -- memory and not tables of PostgreSQL: ROLLBACK undoes nothing.  A call that
 -- fails leaves the table, and the files, as they were before it.
 
--- allocator: 'sift', 'malloc' or 'aset'
+-- allocator: 'sift', 'store', 'malloc' or 'aset'
 CREATE FUNCTION unify_register(name text, allocator text) RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 

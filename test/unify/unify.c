@@ -48,7 +48,7 @@ unify_register(PG_FUNCTION_ARGS)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("unknown allocator \"%s\"", allocator),
-			 errhint("The allocators are \"sift\", \"malloc\" and \"aset\".")));
+			 errhint("The allocators are \"sift\", \"store\", \"malloc\" and \"aset\".")));
 }
 
 /* ----------------------------------------------------------------

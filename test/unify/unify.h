@@ -3,7 +3,7 @@
  *	  A small engine that keeps rows in memory and moves them to columnar
  *	  files.
  *
- * row.c		one row, by each of three allocators
+ * row.c		one row, by each of four allocators
  * table.c		the tables of a session and the lists of their rows
  * columnar.c	the files
  * unify.c		the SQL functions
@@ -17,13 +17,15 @@
 typedef enum Allocator
 {
 	BY_SIFT,					/* a row context, one chunk a row */
+	BY_STORE,					/* a row store, where rows can move */
 	BY_MALLOC,					/* the C library, one malloc a value */
 	BY_ASET						/* an AllocSet, one palloc a row */
 } Allocator;
 
 /*
- * A row.  BY_SIFT and BY_ASET it is a MinimalTuple; BY_MALLOC an array of a
- * Datum and a null flag a column, with each value in a malloc of its own.
+ * A row.  BY_SIFT and BY_ASET it is a MinimalTuple; BY_STORE the id of one;
+ * BY_MALLOC an array of a Datum and a null flag a column, with each value in a
+ * malloc of its own.
  */
 typedef void *Row;
 
@@ -34,6 +36,7 @@ typedef struct Table
 	const char *name;
 	Allocator	allocator;
 	MemoryContext context;		/* a row context, or an AllocSet */
+	MemoryContext store;		/* BY_STORE: of the rows, within "context" */
 	TupleDesc	desc;			/* type of the rows; NULL before the first */
 	bool		busy;			/* rows are being loaded: hands off */
 	int64		next_key;		/* of unify_write */
