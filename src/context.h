@@ -21,7 +21,7 @@ typedef enum SiftContextType
 typedef struct SiftContext
 {
 	SiftCursor	cursor;			/* header, where to carve, tag of the block */
-	SiftSlots	slots;			/* of a row store */
+	SiftRows	rows;			/* of a row store */
 	SiftContextType type;
 	uint32		own_size;		/* bytes of this struct and what is behind it */
 	bool		home_fresh;		/* nothing was carved from the home block since

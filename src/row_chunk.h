@@ -17,6 +17,10 @@
 
 #include "context.h"
 
+/*
+ * The word of a row is described in sift.h; that of a page is its number, shifted
+ * like a slot's, that of the directory DIRECTORY_WORD.  Neither has a number.
+ */
 typedef struct RowHeader
 {
 	uint64		number;			/* of the row; 0 if it is none */
@@ -25,27 +29,16 @@ typedef struct RowHeader
 
 #define ROW_HEADER(address)		((RowHeader *) (address) - 1)
 
-/*
- * The word of a row:
- *
- *	bits 0-3	0, so that from 16 on pfree finds out that it is no chunk
- *	4-34		number of its slot
- *	35-51		bytes at the end that were not asked for
- *	52-63		subtransactions that have it pinned
- *
- * Of a page it is the page's number, shifted like a slot's; of the directory
- * DIRECTORY_WORD.
- */
 #define MAX_SLOTS				((uint64) 1 << 31)
 #define MAX_PINS				((uint64) 0xFFF)
 #define MAX_SLACK				((uint64) 0x1FFFF)
-#define WORD_SLOT_SHIFT			4
-#define WORD_SLACK_SHIFT		35
-#define WORD_PINS_SHIFT			52
+#define WORD_SLOT_SHIFT			SIFT_WORD_SLOT_SHIFT
+#define WORD_SLACK_SHIFT		SIFT_WORD_SLACK_SHIFT
+#define WORD_PINS_SHIFT			SIFT_WORD_PINS_SHIFT
 #define DIRECTORY_WORD			((uint64) 1 << WORD_SLACK_SHIFT)
 
 /* Bytes from the chunk to the address. */
-#define ROW_OFFSET				(sizeof(RowHeader) + 8 - SIFT_CHUNK_HEADER_SIZE)
+#define ROW_OFFSET				(SIFT_ROW_HEADER_SIZE - SIFT_CHUNK_HEADER_SIZE)
 #define chunk_of_row(address)	((char *) (address) - ROW_OFFSET)
 #define row_of_chunk(chunk)		((char *) (chunk) + ROW_OFFSET)
 

@@ -27,7 +27,7 @@
 #define LITTLE					((Size) 128 * 1024)
 
 /* Stores that hold more have a block in reserve. */
-#define WORTH_A_RESERVE			((Size) 2 * 1024 * 1024)
+#define WORTH_A_RESERVE			((Size) 4 * 1024 * 1024)
 
 /* Bytes that may be copied in one call. */
 #define LEAST_BUDGET			((Size) 64 * 1024)
@@ -38,9 +38,6 @@
 #define HALF					8
 #define NEARLY_ALL				15
 
-/* Grows when memory is short. */
-uint32		row_store_pressure = 0;
-
 /*
  * note_pressure
  *		A reclaimer: has the stores compacted later, and gives nothing now.
@@ -48,7 +45,17 @@ uint32		row_store_pressure = 0;
 static Size
 note_pressure(Size wanted, void *arg)
 {
-	row_store_pressure++;
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &sift_contexts)
+	{
+		SiftContext *context = dlist_container(SiftContext, node, iter.cur);
+
+		if (context->type != ROW_STORE)
+			continue;
+		((RowStore *) context)->in_need = true;
+		context->rows.least_live = MaxAllocHugeSize;
+	}
 	return 0;
 }
 
@@ -65,28 +72,29 @@ row_compact_start(void)
 }
 
 /*
- * set_least_used
- *		When the store is to be compacted next: when a quarter is unused, but
- *		not before there is somewhat less than now.
+ * set_least_live
+ *		When the store is to be compacted next: when a quarter is unused.
+ *
+ * tried: it was compacted just now, so not before there is somewhat less
  */
 static void
-set_least_used(RowStore *store, bool tried)
+set_least_live(RowStore *store, bool tried)
 {
 	Size		held = store_held(store);
-	Size		used = store->live + store->slot_bytes;
+	Size		live = store->context.rows.live;
+	Size		most_unused = held / 4 + LITTLE;
+	Size		least = held - Min(held, most_unused + store->slot_bytes);
 
 	store->compacted_at = held;
-	store->least_used = held / 4 * 3 > LITTLE ? held / 4 * 3 - LITTLE : 0;
-	if (tried)
-		store->least_used = Min(store->least_used, used - Min(used, held / 32));
+	store->in_need = false;
+	store->context.rows.least_live = tried ? Min(least, live - Min(live, held / 32)) : least;
 }
 
 /* A store was created or reset. */
 void
 row_compact_reset(RowStore *store)
 {
-	store->pressure = row_store_pressure;
-	set_least_used(store, false);
+	set_least_live(store, false);
 }
 
 /* Have the slots of a block's live rows in the processor's cache soon. */
@@ -96,7 +104,7 @@ prefetch_slots(RowStore *store, SiftBlock *block)
 	char	   *carved = block->carved;
 	uint64		header;
 
-	for (char *at = block_start(&store->context, block); at < carved; at += header_length(header))
+	for (char *at = block_start(block->context, block); at < carved; at += header_length(header))
 	{
 		char	   *chunk = at + CHUNK_HEADER_SIZE;
 
@@ -112,7 +120,7 @@ prefetch_slots(RowStore *store, SiftBlock *block)
  *		be moved.
  */
 static bool
-move_row(RowStore *store, char *row)
+move_row(RowStore *store, SiftContext *context, char *row)
 {
 	Size		size = row_room(row);
 	char	   *moved;
@@ -122,13 +130,13 @@ move_row(RowStore *store, char *row)
 #endif
 	if (row_is_pinned(row) || !row_slots_repoint(store, row, row))
 		return false;
-	moved = row_chunk_alloc_dense(&store->context, size);
+	moved = row_chunk_alloc_dense(context, size);
 	if (moved == NULL)
 		return false;
 	*ROW_HEADER(moved) = *ROW_HEADER(row);
 	memcpy(moved, row, size);
 	(void) row_slots_repoint(store, row, moved);
-	row_chunk_free(&store->context, row);
+	row_chunk_free(context, row);
 	return true;
 }
 
@@ -143,7 +151,8 @@ move_row(RowStore *store, char *row)
 static bool
 clear_block(RowStore *store, SiftBlock *block, Size live, Size *budget)
 {
-	char	   *at = block_start(&store->context, block);
+	SiftContext *context = block->context;
+	char	   *at = block_start(context, block);
 	char	   *carved = block->carved;
 
 	if (live > *budget)
@@ -162,7 +171,7 @@ clear_block(RowStore *store, SiftBlock *block, Size live, Size *budget)
 		if (header_is_dead(header))
 			continue;
 		/* with the last one the block is gone */
-		if (!move_row(store, row_of_chunk(chunk)))
+		if (!move_row(store, context, row_of_chunk(chunk)))
 			break;
 		live -= length;
 		*budget -= length;
@@ -172,13 +181,13 @@ clear_block(RowStore *store, SiftBlock *block, Size live, Size *budget)
 
 /*
  * clear_blocks
- *		Clear blocks of which no more than a part is live, until no more than
- *		"unused" bytes are unused, or the budget does not suffice.
+ *		Clear blocks of a context of the store of which no more than a part is
+ *		live, until no more than "unused" bytes are unused, or the budget does not
+ *		suffice.
  */
 static void
-clear_blocks(RowStore *store, int sixteenths, Size unused, Size *budget)
+clear_blocks(RowStore *store, SiftContext *context, int sixteenths, Size unused, Size *budget)
 {
-	SiftContext *context = &store->context;
 	dlist_mutable_iter iter;
 
 	dlist_foreach_modify(iter, &context->blocks)
@@ -227,12 +236,15 @@ compact(RowStore *store, int sixteenths, Size unused, Size *budget)
 	/* nothing moves within palloc */
 	if (ledger_is_reclaiming())
 		return 0;
-	store->pressure = row_store_pressure;
 	row_slots_pack(store, budget);
 	for (int most = 2; most < sixteenths + 2; most += 2)
-		clear_blocks(store, Min(most, sixteenths), unused, budget);
+	{
+		clear_blocks(store, &store->context, Min(most, sixteenths), unused, budget);
+		if (store->slots != NULL)
+			clear_blocks(store, store->slots, Min(most, sixteenths), unused, budget);
+	}
 	see_to_reserve(store);
-	set_least_used(store, true);
+	set_least_live(store, true);
 	return before - Min(before, store_held(store));
 }
 
@@ -255,12 +267,12 @@ row_compact_some(RowStore *store)
 	Size		held = store_held(store);
 	Size		budget = Max(held / BUDGET_FRACTION, LEAST_BUDGET);
 
-	if (store->pressure != row_store_pressure)
+	if (store->in_need)
 		compact_in_need(store);
 	else if (store_unused(store) > held / 4 + LITTLE)
 		(void) compact(store, HALF, held / 8, &budget);
 	else
-		set_least_used(store, false);
+		set_least_live(store, false);
 }
 
 /*
@@ -283,7 +295,7 @@ row_compact_before_block(RowStore *store)
 		held < store->compacted_at - store->compacted_at / 16)
 	{
 		see_to_reserve(store);
-		set_least_used(store, false);
+		set_least_live(store, false);
 	}
 	row_compact_if_due(store);
 }

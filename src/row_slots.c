@@ -12,19 +12,25 @@
  * A page without rows goes.  So slots follow the rows, though these are removed
  * in any order.  A packed page is unpacked when slots are wanted.
  *
- * Pages and the directory are chunks of the store that can move, like rows.
+ * Pages and the directory are chunks that can move, like rows, in a context of
+ * their own below the store: among rows they would hold blocks whose rows have
+ * gone.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "port/pg_bitutils.h"
+#include "row_context.h"
 #include "row_store.h"
 
 /* Pages with fewer rows are packed. */
 #define MOST_PACKED				(SIFT_PAGE_SLOTS / 4)
 
 #define LEAST_DIRECTORY			8
+
+/* Of the first block and the largest. */
+#define SLOT_BLOCK_SIZES		((Size) 4 * 1024), ((Size) 32 * 1024)
 
 #define BITMAP_WORDS			(SIFT_PAGE_SLOTS / 64)
 
@@ -41,6 +47,45 @@ typedef struct PackedPage
  * ----------------------------------------------------------------
  */
 
+/* The context of slots was deleted, or is about to be: no row has an id. */
+static void
+forget_slots(void *arg)
+{
+	RowStore   *store = arg;
+
+	store->slots = NULL;
+	memset(&store->context.rows, 0, sizeof(SiftRows));
+	store->slot_bytes = 0;
+	store->packed_rows = 0;
+	store->directory_size = 0;
+	store->dense_pages = 0;
+	store->next_page = 0;
+}
+
+/* Before the first slot of a store.  Raises 53200. */
+static void
+make_context(RowStore *store)
+{
+	MemoryContext context = row_context_create(&store->context.cursor.header, "Sift row slots",
+											   SLOT_BLOCK_SIZES);
+
+	store->slots_callback.func = forget_slots;
+	store->slots_callback.arg = store;
+	MemoryContextRegisterResetCallback(context, &store->slots_callback);
+	store->slots = (SiftContext *) context;
+}
+
+/*
+ * row_slots_drop
+ *		All rows are gone.
+ */
+void
+row_slots_drop(RowStore *store)
+{
+	if (store->slots != NULL)
+		MemoryContextDelete(&store->slots->cursor.header);
+}
+
 /*
  * alloc_slots
  *		Make a chunk of slots.
@@ -52,7 +97,7 @@ typedef struct PackedPage
 static char *
 alloc_slots(RowStore *store, Size size, uint64 word)
 {
-	char	   *address = row_chunk_alloc(&store->context, size);
+	char	   *address = row_chunk_alloc(store->slots, size);
 
 	ROW_HEADER(address)->number = 0;
 	ROW_HEADER(address)->word = word;
@@ -64,7 +109,7 @@ static void
 free_slots(RowStore *store, char *address)
 {
 	store->slot_bytes -= row_chunk_length(address);
-	row_chunk_free(&store->context, address);
+	row_chunk_free(store->slots, address);
 }
 
 /* ----------------------------------------------------------------
@@ -99,33 +144,33 @@ packed_rows(const PackedPage *page)
 static bool
 pack(RowStore *store, uint32 number, Size *budget)
 {
-	SlotPage   *page = dense_page(store->context.slots.pages[number]);
+	SiftSlotPage *page = SiftSlotPageAt(store->context.rows.pages[number]);
 	Size		size = offsetof(PackedPage, rows) + page->live * sizeof(uint64);
 	PackedPage *packed;
-	int			rows = 0;
+	int			count = 0;
 
 	if (ROW_LENGTH(size) > *budget)
 	{
 		*budget = 0;
 		return false;
 	}
-	packed = (PackedPage *) row_chunk_alloc_dense(&store->context, size);
+	packed = (PackedPage *) row_chunk_alloc_dense(store->slots, size);
 	if (packed == NULL)
 		return false;
 	*ROW_HEADER(packed) = *ROW_HEADER(page);
 	store->slot_bytes += ROW_LENGTH(size);
 	*budget -= ROW_LENGTH(size);
-	store->dense_rows -= page->live;
+	store->packed_rows += page->live;
 	memset(packed->bitmap, 0, sizeof(packed->bitmap));
 	for (int slot = 0; slot < SIFT_PAGE_SLOTS; slot++)
 	{
 		if (slot_is_free(page->slots[slot]))
 			continue;
 		packed->bitmap[slot / 64] |= (uint64) 1 << slot % 64;
-		packed->rows[rows++] = page->slots[slot];
+		packed->rows[count++] = page->slots[slot];
 	}
-	Assert(rows == page->live);
-	store->context.slots.pages[number] = (char *) packed + 1;
+	Assert(count == page->live);
+	store->context.rows.pages[number] = (char *) packed + 1;
 	free_slots(store, (char *) page);
 	return true;
 }
@@ -139,20 +184,21 @@ pack(RowStore *store, uint32 number, Size *budget)
 static void
 chain_pages(RowStore *store)
 {
-	char	  **pages = store->context.slots.pages;
+	SiftRows   *rows = &store->context.rows;
+	char	  **pages = rows->pages;
 
-	store->free_page = NO_PAGE;
-	for (int64 number = (int64) store->context.slots.num_pages - 1; number >= 0; number--)
+	rows->free_page = 0;
+	for (int64 number = (int64) rows->num_pages - 1; number >= 0; number--)
 	{
-		SlotPage   *page;
+		SiftSlotPage *page;
 
 		if (pages[number] == NULL || page_is_packed(pages[number]))
 			continue;
-		page = dense_page(pages[number]);
+		page = SiftSlotPageAt(pages[number]);
 		if (page->free_slot == NO_SLOT)
 			continue;
-		page->next = store->free_page;
-		store->free_page = number;
+		page->next = rows->free_page;
+		rows->free_page = number + 1;
 	}
 }
 
@@ -163,9 +209,9 @@ chain_pages(RowStore *store)
 static void
 make_page(RowStore *store, uint32 number)
 {
-	SlotPage   *page = (SlotPage *) alloc_slots(store, sizeof(SlotPage),
+	SiftSlotPage *page = (SiftSlotPage *) alloc_slots(store, sizeof(SiftSlotPage),
 												(uint64) number << WORD_SLOT_SHIFT);
-	char	   *entry = store->context.slots.pages[number];
+	char	   *entry = store->context.rows.pages[number];
 	PackedPage *packed = entry != NULL ? packed_page(entry) : NULL;
 	int			rows = packed != NULL ? packed_rows(packed) : 0;
 
@@ -177,15 +223,15 @@ make_page(RowStore *store, uint32 number)
 			page->slots[slot] = packed->rows[--rows];
 		else
 		{
-			page->slots[slot] = FREE_SLOT(page->free_slot);
+			page->slots[slot] = SiftFreeSlot(page->free_slot);
 			page->free_slot = slot;
 		}
 	}
-	page->next = store->free_page;
-	store->free_page = number;
+	page->next = store->context.rows.free_page;
+	store->context.rows.free_page = number + 1;
 	store->dense_pages++;
-	store->dense_rows += page->live;
-	store->context.slots.pages[number] = (char *) page->slots;
+	store->packed_rows -= page->live;
+	store->context.rows.pages[number] = (char *) page->slots;
 	if (packed != NULL)
 		free_slots(store, (char *) packed);
 }
@@ -194,24 +240,24 @@ make_page(RowStore *store, uint32 number)
 static void
 grow_directory(RowStore *store)
 {
-	SiftSlots  *slots = &store->context.slots;
+	SiftRows   *rows = &store->context.rows;
 	uint32		size = Max(store->directory_size * 2, LEAST_DIRECTORY);
 	char	  **pages;
 
-	if (slots->num_pages >= MAX_SLOTS / SIFT_PAGE_SLOTS)
+	if (rows->num_pages >= MAX_SLOTS / SIFT_PAGE_SLOTS)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("row store \"%s\" cannot have more rows", store->context.cursor.header.name),
 				 errdetail("It has slots for %llu rows.", (unsigned long long) MAX_SLOTS)));
-	if (slots->num_pages < store->directory_size)
+	if (rows->num_pages < store->directory_size)
 		return;
 	pages = (char **) alloc_slots(store, size * sizeof(char *), DIRECTORY_WORD);
-	if (slots->pages != NULL)
+	if (rows->pages != NULL)
 	{
-		memcpy(pages, slots->pages, slots->num_pages * sizeof(char *));
-		free_slots(store, (char *) slots->pages);
+		memcpy(pages, rows->pages, rows->num_pages * sizeof(char *));
+		free_slots(store, (char *) rows->pages);
 	}
-	slots->pages = pages;
+	rows->pages = pages;
 	store->directory_size = size;
 }
 
@@ -219,23 +265,23 @@ grow_directory(RowStore *store)
 static void
 shrink_directory(RowStore *store)
 {
-	SiftSlots  *slots = &store->context.slots;
+	SiftRows   *rows = &store->context.rows;
 	char	   *chunk;
 
-	while (slots->num_pages > 0 && slots->pages[slots->num_pages - 1] == NULL)
-		slots->num_pages--;
-	if (slots->pages == NULL || slots->num_pages > store->directory_size / 4)
+	while (rows->num_pages > 0 && rows->pages[rows->num_pages - 1] == NULL)
+		rows->num_pages--;
+	if (rows->pages == NULL || rows->num_pages > store->directory_size / 4)
 		return;
 	/* a block of its own is made shorter without any request */
-	chunk = chunk_of_row(slots->pages);
+	chunk = chunk_of_row(rows->pages);
 	if (!header_is_large(chunk_header(chunk)))
 		return;
-	store->slot_bytes -= row_chunk_length((char *) slots->pages);
-	store->directory_size = Max(slots->num_pages * 2, LEAST_DIRECTORY);
-	chunk = method_realloc(context_realloc, &store->context.cursor.header, chunk,
+	store->slot_bytes -= row_chunk_length((char *) rows->pages);
+	store->directory_size = Max(rows->num_pages * 2, LEAST_DIRECTORY);
+	chunk = method_realloc(context_realloc, &store->slots->cursor.header, chunk,
 						   ROW_OFFSET + store->directory_size * sizeof(char *), 0);
-	Assert(row_of_chunk(chunk) == (char *) slots->pages);
-	store->slot_bytes += row_chunk_length((char *) slots->pages);
+	Assert(row_of_chunk(chunk) == (char *) rows->pages);
+	store->slot_bytes += row_chunk_length((char *) rows->pages);
 }
 
 /*
@@ -247,27 +293,29 @@ shrink_directory(RowStore *store)
 void
 row_slots_make_room(RowStore *store)
 {
-	SiftSlots  *slots = &store->context.slots;
+	SiftRows   *rows = &store->context.rows;
 
-	if (store->free_page != NO_PAGE)
+	if (rows->free_page != 0)
 		return;
+	if (store->slots == NULL)
+		make_context(store);
 	/* rather one that is packed, or gone, than more pages */
-	if (store->dense_pages < slots->num_pages)
+	if (store->dense_pages < rows->num_pages)
 	{
 		uint32		number = store->next_page;
 
 		do
 		{
-			number = number + 1 < slots->num_pages ? number + 1 : 0;
-		} while (slots->pages[number] != NULL && !page_is_packed(slots->pages[number]));
+			number = number + 1 < rows->num_pages ? number + 1 : 0;
+		} while (rows->pages[number] != NULL && !page_is_packed(rows->pages[number]));
 		make_page(store, number);
 		store->next_page = number;
 		return;
 	}
 	grow_directory(store);
-	slots->pages[slots->num_pages] = NULL;
-	make_page(store, slots->num_pages);
-	slots->num_pages++;
+	rows->pages[rows->num_pages] = NULL;
+	make_page(store, rows->num_pages);
+	rows->num_pages++;
 }
 
 /* ----------------------------------------------------------------
@@ -286,9 +334,9 @@ row_slots_find(RowStore *store, uint64 slot)
 	char	   *entry;
 	int			i = slot % SIFT_PAGE_SLOTS;
 
-	if (number >= store->context.slots.num_pages)
+	if (number >= store->context.rows.num_pages)
 		return NULL;
-	entry = store->context.slots.pages[number];
+	entry = store->context.rows.pages[number];
 	if (entry == NULL)
 		return NULL;
 	if (page_is_packed(entry))
@@ -308,16 +356,17 @@ void
 row_slots_free_packed(RowStore *store, uint64 slot)
 {
 	uint32		number = slot >> SIFT_PAGE_SHIFT;
-	PackedPage *page = packed_page(store->context.slots.pages[number]);
+	PackedPage *page = packed_page(store->context.rows.pages[number]);
 	int			i = slot % SIFT_PAGE_SLOTS;
 	int			rank = packed_rank(page, i);
 	int			rows = packed_rows(page);
 
+	store->packed_rows--;
 	page->bitmap[i / 64] &= ~((uint64) 1 << i % 64);
 	memmove(&page->rows[rank], &page->rows[rank + 1], (rows - rank - 1) * sizeof(uint64));
 	if (rows == 1)
 	{
-		store->context.slots.pages[number] = NULL;
+		store->context.rows.pages[number] = NULL;
 		free_slots(store, (char *) page);
 	}
 }
@@ -329,11 +378,11 @@ row_slots_free_packed(RowStore *store, uint64 slot)
 bool
 row_slots_next(RowStore *store, uint64 *slot)
 {
-	SiftSlots  *slots = &store->context.slots;
+	SiftRows   *rows = &store->context.rows;
 
-	while (*slot >> SIFT_PAGE_SHIFT < slots->num_pages)
+	while (*slot >> SIFT_PAGE_SHIFT < rows->num_pages)
 	{
-		if (slots->pages[*slot >> SIFT_PAGE_SHIFT] == NULL)
+		if (rows->pages[*slot >> SIFT_PAGE_SHIFT] == NULL)
 		{
 			*slot = ((*slot >> SIFT_PAGE_SHIFT) + 1) << SIFT_PAGE_SHIFT;
 			continue;
@@ -343,19 +392,6 @@ row_slots_next(RowStore *store, uint64 *slot)
 		(*slot)++;
 	}
 	return false;
-}
-
-/* All rows are gone, and all chunks of the store. */
-void
-row_slots_reset(RowStore *store)
-{
-	memset(&store->context.slots, 0, sizeof(SiftSlots));
-	store->slot_bytes = 0;
-	store->directory_size = 0;
-	store->free_page = NO_PAGE;
-	store->dense_pages = 0;
-	store->dense_rows = 0;
-	store->next_page = 0;
 }
 
 /* ----------------------------------------------------------------
@@ -372,22 +408,22 @@ row_slots_reset(RowStore *store)
 void
 row_slots_pack(RowStore *store, Size *budget)
 {
-	SiftSlots  *slots = &store->context.slots;
+	SiftRows   *rows = &store->context.rows;
 
-	if (store->dense_rows >= (uint64) store->dense_pages * MOST_PACKED)
+	if (rows->rows - store->packed_rows >= (uint64) store->dense_pages * MOST_PACKED)
 		return;
-	for (uint64 number = 0; number < slots->num_pages; number++)
+	for (uint64 number = 0; number < rows->num_pages; number++)
 	{
-		SlotPage   *page;
+		SiftSlotPage *page;
 
-		if (slots->pages[number] == NULL || page_is_packed(slots->pages[number]))
+		if (rows->pages[number] == NULL || page_is_packed(rows->pages[number]))
 			continue;
-		page = dense_page(slots->pages[number]);
+		page = SiftSlotPageAt(rows->pages[number]);
 		if (page->live > MOST_PACKED)
 			continue;
 		if (page->live == 0)
 		{
-			slots->pages[number] = NULL;
+			rows->pages[number] = NULL;
 			free_slots(store, (char *) page);
 		}
 		else if (!pack(store, number, budget))
@@ -407,7 +443,7 @@ row_slots_pack(RowStore *store, Size *budget)
 bool
 row_slots_repoint(RowStore *store, char *address, char *moved)
 {
-	SiftSlots  *slots = &store->context.slots;
+	SiftRows   *rows = &store->context.rows;
 	const RowHeader *header = ROW_HEADER(address);
 	uint64		number = header->word >> WORD_SLOT_SHIFT;
 
@@ -421,18 +457,18 @@ row_slots_repoint(RowStore *store, char *address, char *moved)
 	}
 	else if (header->word == DIRECTORY_WORD)
 	{
-		if ((char *) slots->pages != address)
+		if ((char *) rows->pages != address)
 			return false;
-		slots->pages = (char **) moved;
+		rows->pages = (char **) moved;
 	}
-	else if (number < slots->num_pages && slots->pages[number] != NULL)
+	else if (number < rows->num_pages && rows->pages[number] != NULL)
 	{
-		char	   *entry = slots->pages[number];
-		Size		offset = page_is_packed(entry) ? 1 : offsetof(SlotPage, slots);
+		char	   *entry = rows->pages[number];
+		Size		offset = page_is_packed(entry) ? 1 : offsetof(SiftSlotPage, slots);
 
 		if (entry != address + offset)
 			return false;
-		slots->pages[number] = moved + offset;
+		rows->pages[number] = moved + offset;
 	}
 	else
 		return false;
@@ -446,9 +482,9 @@ row_slots_prefetch(RowStore *store, const char *address)
 	uint64		slot = row_slot(address);
 	char	   *entry;
 
-	if (ROW_HEADER(address)->number == 0 || slot >> SIFT_PAGE_SHIFT >= store->context.slots.num_pages)
+	if (ROW_HEADER(address)->number == 0 || slot >> SIFT_PAGE_SHIFT >= store->context.rows.num_pages)
 		return;
-	entry = store->context.slots.pages[slot >> SIFT_PAGE_SHIFT];
+	entry = store->context.rows.pages[slot >> SIFT_PAGE_SHIFT];
 	if (entry != NULL)
 		__builtin_prefetch(page_is_packed(entry) ? entry : entry + slot % SIFT_PAGE_SLOTS * sizeof(uint64));
 }

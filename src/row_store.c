@@ -27,8 +27,8 @@
 #define FIRST_BLOCK_SIZE		((Size) 1024)
 #define MAX_ROW_BLOCK_SIZE		((Size) 64 * 1024)
 
-/* Numbers of rows are unique in the process. */
-static uint64 next_number = 1;
+/* Numbers of rows are odd, and unique in the process. */
+uint64		row_next_number = 1;
 
 /* ----------------------------------------------------------------
  *		A store as a memory context
@@ -41,22 +41,15 @@ static METHOD_ALLOC(store_alloc)
 	return context_alloc_large((SiftContext *) context, size, METHOD_FLAGS);
 }
 
-/* All fields but those of the context as they are in an empty store. */
-static void
-empty_store(RowStore *store)
-{
-	store->rows = 0;
-	store->live = 0;
-	row_slots_reset(store);
-	row_compact_reset(store);
-}
-
 static void
 store_reset(MemoryContext context)
 {
-	row_pins_forget_store((RowStore *) context);
+	RowStore   *store = (RowStore *) context;
+
+	row_pins_forget_store(store);
+	row_slots_drop(store);
 	context_reset(context);
-	empty_store((RowStore *) context);
+	row_compact_reset(store);
 }
 
 static void
@@ -85,7 +78,7 @@ row_store_create(MemoryContext parent, const char *name)
 	row_compact_start();
 	context = context_create(parent, name, ROW_STORE, &row_store_methods, sizeof(RowStore),
 							 FIRST_BLOCK_SIZE, MAX_ROW_BLOCK_SIZE);
-	empty_store((RowStore *) context);
+	row_compact_reset((RowStore *) context);
 	return context;
 }
 
@@ -117,12 +110,6 @@ store_of(MemoryContext context)
 	return (RowStore *) context;
 }
 
-static inline uint64
-make_id(uint64 slot, uint64 number)
-{
-	return slot << SIFT_ID_SLOT_SHIFT | (number & SIFT_ID_NUMBER_MASK);
-}
-
 /* The row of an id, whose page may be packed; 42704 if there is none. */
 static pg_noinline char *
 find_row_slow(RowStore *store, uint64 id)
@@ -142,7 +129,7 @@ find_row_slow(RowStore *store, uint64 id)
 static inline char *
 find_row(RowStore *store, uint64 id)
 {
-	return SiftRowFind(&store->context.slots, id) ? : find_row_slow(store, id);
+	return SiftRowFind(&store->context.rows, id) ? : find_row_slow(store, id);
 }
 
 static pg_noinline void
@@ -228,6 +215,7 @@ uint64
 row_put(MemoryContext context, Size size, void **address)
 {
 	RowStore   *store = store_of(context);
+	SiftRows   *rows = &store->context.rows;
 	Size		length = ROW_LENGTH(size);
 	uint64		slot;
 	uint64		id;
@@ -235,28 +223,27 @@ row_put(MemoryContext context, Size size, void **address)
 
 	check_size(size);
 	context->isReset = false;
-	if (unlikely(store->free_page == NO_PAGE ||
+	if (unlikely(rows->free_page == 0 ||
 				 length > (Size) (store->context.cursor.end - store->context.cursor.next)))
 		prepare(store, length);
-	row = make_row(store, size, &length, next_number);
-	while (unlikely(store->free_page == NO_PAGE))
+	row = make_row(store, size, &length, row_next_number);
+	while (unlikely(rows->free_page == 0))
 	{
 		/* a reclaimer has reset the store */
 		row_chunk_free(&store->context, row);
 		prepare(store, ROW_LENGTH(size));
 		length = ROW_LENGTH(size);
-		row = make_row(store, size, &length, next_number);
+		row = make_row(store, size, &length, row_next_number);
 	}
 
 	/* nothing fails from here on */
 	slot = row_slots_take(store, row);
-	id = make_id(slot, next_number);
+	id = SiftRowId(slot, row_next_number);
 	ROW_HEADER(row)->word |= slot << WORD_SLOT_SHIFT;
-	store->rows++;
-	store->live += length;
+	rows->rows++;
+	rows->live += length;
 	*address = row;
-	if (unlikely((++next_number & SIFT_ID_NUMBER_MASK) == 0))
-		next_number++;			/* no id is 0 */
+	row_next_number += 2;
 	return id;
 }
 
@@ -322,7 +309,7 @@ row_replace(MemoryContext context, uint64 id, Size size)
 	}
 	row = *address;
 	*address = replaced;
-	store->live += length - row_chunk_length(row);
+	store->context.rows.live += length - row_chunk_length(row);
 	row_chunk_free(&store->context, row);
 	return replaced;
 }
@@ -337,11 +324,21 @@ row_remove(MemoryContext context, uint64 id)
 	RowStore   *store = store_of(context);
 	char	   *row = find_unpinned_row(store, id);
 
-	store->rows--;
-	store->live -= row_chunk_length(row);
+	store->context.rows.rows--;
+	store->context.rows.live -= row_chunk_length(row);
 	row_slots_free(store, row_slot(row));
 	row_chunk_free(&store->context, row);
 	row_compact_if_due(store);
+}
+
+/*
+ * row_store_dead
+ *		A row was removed, inline, and much is dead.
+ */
+void
+row_store_dead(MemoryContext context)
+{
+	row_compact_some((RowStore *) context);
 }
 
 /*
@@ -376,7 +373,7 @@ row_next(MemoryContext context, SiftRowWalk *walk, uint64 *id, void **address)
 	RowStore   *store = store_of(context);
 
 	if (walk->before == 0)
-		walk->before = next_number;
+		walk->before = row_next_number;
 	while (row_slots_next(store, &walk->next_slot))
 	{
 		char	   *row = *row_slots_find(store, walk->next_slot);
@@ -384,7 +381,7 @@ row_next(MemoryContext context, SiftRowWalk *walk, uint64 *id, void **address)
 
 		if (number < walk->before)
 		{
-			*id = make_id(walk->next_slot++, number);
+			*id = SiftRowId(walk->next_slot++, number);
 			*address = row;
 			return true;
 		}

@@ -127,43 +127,79 @@ typedef struct SiftCursor
 } SiftCursor;
 
 /*
- * What follows in a row store: where its rows are.  A page has one slot a row,
- * which holds the row's address; a pointer to a page that is odd, and a slot that
- * is odd, is looked at by the library.
+ * What follows in a row store.  A page has one slot a row, which holds the row's
+ * address; an odd one is free, and tells the next that is.  A pointer to a page
+ * that is odd is the library's.
  */
-typedef struct SiftSlots
+typedef struct SiftRows
 {
-	char	  **pages;			/* NULL: no row has an id of that page */
+	char	  **pages;			/* to their slots; NULL: no row has one of them */
 	uint64		num_pages;
-} SiftSlots;
+	uint64		rows;
+	Size		live;			/* bytes of the rows' chunks */
+	Size		least_live;		/* when there are less it is compacted */
+	uint32		free_page;		/* number + 1 of the first page with free slots */
+} SiftRows;
 
 typedef struct SiftStoreHead
 {
 	SiftCursor	cursor;
-	SiftSlots	slots;
+	SiftRows	rows;
 } SiftStoreHead;
+
+#define SIFT_PAGE_SHIFT			8	/* slots a page, as a power of two */
+#define SIFT_PAGE_SLOTS			(1 << SIFT_PAGE_SHIFT)
+
+typedef struct SiftSlotPage
+{
+	uint16		live;
+	uint16		free_slot;		/* first that is free, or SIFT_PAGE_SLOTS */
+	uint32		next;			/* number + 1 of the next page with free slots */
+	uint64		slots[SIFT_PAGE_SLOTS];
+} SiftSlotPage;
+
+#define SiftSlotPageAt(page)	((SiftSlotPage *) ((page) - offsetof(SiftSlotPage, slots)))
+#define SiftFreeSlot(next)		(((uint64) (next) << 1) | 1)
 
 /*
  * The id of a row: bits 33-63 are the number of its slot; the others are the low
- * bits of a number that no other row of the process has had, which is in the 16
- * bytes before the row.  0 is no id.  (Numbers have 64 bits, so an id may come
- * again after 8 billion rows, if it gets the same slot.)
+ * bits of a number that no other row of the process has had, an odd one, so that 0
+ * is no id.  (Numbers have 64 bits: an id may come again after 4 billion rows, if
+ * that one gets the same slot.)
  */
 #define SIFT_ID_SLOT_SHIFT		33
 #define SIFT_ID_NUMBER_MASK		(((uint64) 1 << SIFT_ID_SLOT_SHIFT) - 1)
-#define SIFT_PAGE_SHIFT			8	/* slots a page, as a power of two */
-#define SIFT_PAGE_SLOTS			(1 << SIFT_PAGE_SHIFT)
-#define SiftRowNumber(row)		(((const uint64 *) (row))[-2])
+#define SiftRowId(slot, number) \
+	((uint64) (slot) << SIFT_ID_SLOT_SHIFT | ((number) & SIFT_ID_NUMBER_MASK))
+
+/*
+ * Before a row are its chunk's header, its number (on 15 in place of the chunk's
+ * context) and a word:
+ *
+ *	bits 0-3	0, so that from 16 on pfree finds out that it is no chunk
+ *	4-34		number of its slot
+ *	35-51		bytes at the end that were not asked for
+ *	52-63		subtransactions that have it pinned
+ */
+#define SIFT_ROW_HEADER_SIZE	((Size) 24)
+#define SIFT_WORD_SLOT_SHIFT	4
+#define SIFT_WORD_SLACK_SHIFT	35
+#define SIFT_WORD_PINS_SHIFT	52
+#define SiftRowNumber(row)		(((uint64 *) (row))[-2])
+#define SiftRowWord(row)		(((uint64 *) (row))[-1])
+
+/* Rows up to this size are made inline; larger ones may have a block of their own. */
+#define SIFT_ROW_INLINE_SIZE	((Size) 4096)
 
 /* The row of an id, NULL if the library must look for it. */
 static inline char *
-SiftRowFind(const SiftSlots *slots, uint64 id)
+SiftRowFind(const SiftRows *rows, uint64 id)
 {
 	uint64		slot = id >> SIFT_ID_SLOT_SHIFT;
 
-	if (likely(slot >> SIFT_PAGE_SHIFT < slots->num_pages))
+	if (likely(slot >> SIFT_PAGE_SHIFT < rows->num_pages))
 	{
-		char	   *page = slots->pages[slot >> SIFT_PAGE_SHIFT];
+		char	   *page = rows->pages[slot >> SIFT_PAGE_SHIFT];
 
 		if (likely(((uintptr_t) page & 1) == 0 && page != NULL))
 		{
@@ -250,6 +286,8 @@ typedef struct SiftApi
 	 */
 	void		(*test_refuse_charge) (int64 n);
 
+	uint64	   *row_number;		/* of the next row */
+	void		(*row_store_dead) (MemoryContext store);
 	MemoryContext (*row_store_create) (MemoryContext parent, const char *name);
 	uint64		(*row_put) (MemoryContext store, Size size, void **address);
 	void	   *(*row_get) (MemoryContext store, uint64 id);
@@ -503,7 +541,41 @@ SiftRowStoreCreate(MemoryContext parent, const char *name)
 static inline uint64
 SiftRowPut(MemoryContext store, Size size, void **address)
 {
-	return SiftGetApi()->row_put(store, size, address);
+	const SiftApi *api = SiftGetApi();
+
+#if !SIFT_CHECKED_BUILD
+	SiftCursor *cursor = (SiftCursor *) store;
+	SiftRows   *rows = &((SiftStoreHead *) store)->rows;
+	char	   *at = cursor->next;
+	Size		length = MAXALIGN(size) + SIFT_ROW_HEADER_SIZE;
+
+	if (likely(size <= SIFT_ROW_INLINE_SIZE && rows->free_page != 0 &&
+			   length <= (Size) (cursor->end - at)))
+	{
+		SiftSlotPage *page = SiftSlotPageAt(rows->pages[rows->free_page - 1]);
+		uint64		number = *api->row_number;
+		uint64		slot = ((uint64) (rows->free_page - 1) << SIFT_PAGE_SHIFT) + page->free_slot;
+		uint64	   *place = &page->slots[page->free_slot];
+		char	   *row = at + SIFT_ROW_HEADER_SIZE;
+
+		*api->row_number = number + 2;
+		cursor->next = at + length;
+		*(uint64 *) at = SiftHeaderMake(cursor->tag, length);
+		SiftRowNumber(row) = number;
+		SiftRowWord(row) = slot << SIFT_WORD_SLOT_SHIFT |
+			(uint64) (MAXALIGN(size) - size) << SIFT_WORD_SLACK_SHIFT;
+		page->free_slot = *place >> 1;
+		*place = (uint64) (uintptr_t) row;
+		page->live++;
+		if (unlikely(page->free_slot == SIFT_PAGE_SLOTS))
+			rows->free_page = page->next;
+		rows->rows++;
+		rows->live += length;
+		*address = row;
+		return SiftRowId(slot, number);
+	}
+#endif
+	return api->row_put(store, size, address);
 }
 
 /*
@@ -513,7 +585,7 @@ SiftRowPut(MemoryContext store, Size size, void **address)
 static inline void *
 SiftRowGet(MemoryContext store, uint64 id)
 {
-	char	   *row = SiftRowFind(&((const SiftStoreHead *) store)->slots, id);
+	char	   *row = SiftRowFind(&((const SiftStoreHead *) store)->rows, id);
 
 	return likely(row != NULL) ? row : SiftGetApi()->row_get(store, id);
 }
@@ -550,7 +622,43 @@ SiftRowReplace(MemoryContext store, uint64 id, Size size, void **address)
 static inline void
 SiftRowRemove(MemoryContext store, uint64 id)
 {
-	SiftGetApi()->row_remove(store, id);
+	const SiftApi *api = SiftGetApi();
+
+#if !SIFT_CHECKED_BUILD
+	SiftRows   *rows = &((SiftStoreHead *) store)->rows;
+	char	   *row = SiftRowFind(rows, id);
+
+	if (likely(row != NULL && SiftRowWord(row) >> SIFT_WORD_PINS_SHIFT == 0))
+	{
+		uint64	   *header = (uint64 *) (row - SIFT_ROW_HEADER_SIZE);
+		uint32		length = SiftHeaderLength(*header);
+		SiftBlockEntry *entry = &api->blocks[SiftHeaderBlock(*header)];
+		uint64		slot = id >> SIFT_ID_SLOT_SHIFT;
+		SiftSlotPage *page = SiftSlotPageAt(rows->pages[slot >> SIFT_PAGE_SHIFT]);
+
+		if (likely((length & SIFT_MARK_LARGE) == 0))
+		{
+			if (unlikely(page->free_slot == SIFT_PAGE_SLOTS))
+			{
+				page->next = rows->free_page;
+				rows->free_page = (slot >> SIFT_PAGE_SHIFT) + 1;
+			}
+			page->slots[slot % SIFT_PAGE_SLOTS] = SiftFreeSlot(page->free_slot);
+			page->free_slot = slot % SIFT_PAGE_SLOTS;
+			page->live--;
+			rows->rows--;
+			rows->live -= length;
+			*header = SiftHeaderKill(*header);
+			entry->live -= length;
+			if (unlikely((int32) entry->live <= 0))
+				api->row_block_empty(SiftHeaderBlock(*header));
+			if (unlikely(rows->live < rows->least_live))
+				api->row_store_dead(store);
+			return;
+		}
+	}
+#endif
+	api->row_remove(store, id);
 }
 
 /*

@@ -209,7 +209,7 @@ list_usage_contexts(ReturnSetInfo *result)
 		put_number(&row, usage.free);
 		put_number(&row, usage.dead);
 		put_number(&row, chunks);
-		put_number(&row, store != NULL ? (int64) store->rows : -1);
+		put_number(&row, store != NULL ? (int64) context->rows.rows : -1);
 		put_number(&row, store != NULL ? (int64) store->slot_bytes : -1);
 		store_row(result, &row);
 	}
