@@ -499,6 +499,22 @@ context_drop_reserve(SiftContext *context)
 }
 
 /*
+ * context_close_sparse
+ *		Have no block carved of which half is dead, so that it can be cleared.
+ */
+void
+context_close_sparse(SiftContext *context)
+{
+	SiftBlock  *block = context->current;
+
+	if (block == NULL || block == home_block(context) ||
+		block_live(context, block) > (Size) (block_carved(context, block) - (char *) block) / 2)
+		return;
+	close_block(context);
+	block_settle();
+}
+
+/*
  * context_dense_room
  *		How many bytes of chunks could be moved now, about.
  */

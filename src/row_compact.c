@@ -236,7 +236,10 @@ compact(RowStore *store, int sixteenths, Size unused, Size *budget)
 	/* nothing moves within palloc */
 	if (ledger_is_reclaiming())
 		return 0;
+	context_close_sparse(&store->context);
 	row_slots_pack(store, budget);
+	if (store->slots != NULL)
+		context_close_sparse(store->slots);
 	for (int most = 2; most < sixteenths + 2; most += 2)
 	{
 		clear_blocks(store, &store->context, Min(most, sixteenths), unused, budget);

@@ -30,7 +30,7 @@ for my $run (@runs)
 	like($result, $refused ? qr/ [1-9]\d* refused/ : qr/ 0 refused/, "limit $limit: $result");
 }
 # Row stores likewise.
-for my $run ([ '-1', 0.6, 20000, 0 ], [ '3MB', 0.3, 20000, 1 ], [ '1MB', 0.1, 5000, 1 ])
+for my $run ([ '-1', 0.6, 20000, 0 ], [ '3MB', 0.3, 20000, 1 ], [ '1MB', 0.05, 5000, 1 ])
 {
 	my ($limit, $share, $rows, $refused) = @$run;
 	my $result = $node->safe_psql('postgres', sprintf(

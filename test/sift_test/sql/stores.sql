@@ -10,7 +10,8 @@ SELECT sift_test_store_refusals() > 20 AS refused;
 -- rows that are removed in any order give their memory back, slots with them
 SELECT sift_test_store_shrinks(100, 100000, 10, 3) < 12 AS a_tenth,
     sift_test_store_shrinks(100, 500000, 1000, 3) < 150 AS a_thousandth,
-    sift_test_store_shrinks(1000, 20000, 10, 3) < 24 AS longer;
+    sift_test_store_shrinks(1000, 20000, 10, 3) < 24 AS longer,
+    sift_test_store_shrinks(100, 2000, 10, 1000) < 48 AS thousand_rounds;
 
 -- what the view shows, and what the user can do
 SELECT sift_test_store_fill() > 0 AS filled;
