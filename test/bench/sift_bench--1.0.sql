@@ -14,7 +14,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 CREATE FUNCTION sift_bench_touch(bytes int8) RETURNS float8
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 
--- Row stores, see store.c.
+-- Row stores, see store_bench.c.
 CREATE FUNCTION sift_bench_store(size int4, rows int8,
     OUT put_remove_ns float8, OUT palloc_pfree_ns float8)
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT;

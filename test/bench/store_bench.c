@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * store.c
+ * store_bench.c
  *	  How fast a row store is: beside a row context, beside a pointer, over many
  *	  rows, and when it is compacted.
  *
