@@ -48,6 +48,9 @@
 #define MOST_LIVE				5
 #define MOST_LIVE_IN_NEED		7
 
+/* Bytes ahead of the search for dead chunks that the processor is to fetch. */
+#define LOOK_AHEAD				1024
+
 /*
  * What is left of a run must have room for the header of a dead chunk, or be
  * nothing.
@@ -271,6 +274,8 @@ next_run(SiftContext *context, Size length)
 		char	   *run = at;
 
 		at += header_length(header);
+		for (char *line = run + LOOK_AHEAD; line < at + LOOK_AHEAD; line += 64)
+			__builtin_prefetch(line, 1);
 		if (!header_is_dead(header))
 			continue;
 		while (at < carved && header_is_dead(header = chunk_header(at + CHUNK_HEADER_SIZE)))
