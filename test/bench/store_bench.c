@@ -180,8 +180,8 @@ sift_bench_store_many(PG_FUNCTION_ARGS)
 }
 
 /*
- * Rows of which one of "keep" stays, removed in random order while all rows are
- * pinned that stay; GB a second that compaction gives back, and that it copies.
+ * Rows of which one of "keep" stays, and is pinned while the others are removed;
+ * GB a second that compaction gives back afterwards, and that it copies.
  */
 Datum
 sift_bench_store_compact(PG_FUNCTION_ARGS)

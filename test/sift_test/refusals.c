@@ -11,18 +11,6 @@
 
 PG_FUNCTION_INFO_V1(sift_test_refusals);
 
-static int64
-refusals(void)
-{
-	SiftUsageData usage;
-	int64		sum = 0;
-
-	SiftUsage(&usage);
-	for (int kind = 0; kind < SIFT_NUM_KINDS; kind++)
-		sum += usage.kinds[kind].refusals;
-	return sum;
-}
-
 /* Charged bytes but for idle ones, as the sum has them. */
 static int64
 charged_in_use(void)

@@ -51,6 +51,18 @@ used_bytes(void)
 		usage.kinds[SIFT_LARGE].bytes;
 }
 
+int64
+refusals(void)
+{
+	SiftUsageData usage;
+	int64		sum = 0;
+
+	SiftUsage(&usage);
+	for (int kind = 0; kind < SIFT_NUM_KINDS; kind++)
+		sum += usage.kinds[kind].refusals;
+	return sum;
+}
+
 Datum
 sift_test_refuse_charge(PG_FUNCTION_ARGS)
 {

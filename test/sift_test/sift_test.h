@@ -47,6 +47,9 @@ extern int	caught_error(void);
 /* Bytes charged to blocks in use, idle ones not counted. */
 extern int64 used_bytes(void);
 
+/* Requests of any kind that were turned down. */
+extern int64 refusals(void);
+
 /* Be called when a query is started. */
 extern void sift_test_nest(void);
 

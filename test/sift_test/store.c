@@ -299,18 +299,6 @@ sift_test_store_random(PG_FUNCTION_ARGS)
 											  (long long) model.refused)));
 }
 
-static int64
-refusals(void)
-{
-	SiftUsageData usage;
-	int64		sum = 0;
-
-	SiftUsage(&usage);
-	for (int kind = 0; kind < SIFT_NUM_KINDS; kind++)
-		sum += usage.kinds[kind].refusals;
-	return sum;
-}
-
 /*
  * The same few operations, the n-th charge refused, for each n.  (What compaction
  * is refused raises no error.)
@@ -486,6 +474,19 @@ sparse_store(MemoryContext store)
 }
 
 static void
+end_subtransaction(bool commits, ResourceOwner owner)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	if (commits)
+		ReleaseCurrentSubTransaction();
+	else
+		RollbackAndReleaseCurrentSubTransaction();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+}
+
+static void
 check_pins(void)
 {
 	MemoryContext caller = CurrentMemoryContext;
@@ -501,13 +502,9 @@ check_pins(void)
 		EXPECT(SiftRowPin(store, id) == SiftRowGet(store, id));
 		(void) SiftRowPin(store, id);
 		BeginInternalSubTransaction(NULL);
-		(void) SiftRowPin(store, id);
-		if (commits)
-			ReleaseCurrentSubTransaction();
-		else
-			RollbackAndReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(caller);
-		CurrentResourceOwner = owner;
+		(void) SiftRowPin(store, id);
+		end_subtransaction(commits, owner);
 		EXPECT(!is_moved(store, id));
 		SiftRowUnpin(store, id);
 		EXPECT_ERROR(ERRCODE_OBJECT_IN_USE, SiftRowRemove(store, id));
@@ -523,14 +520,10 @@ check_pins(void)
 		MemoryContextReset(store);
 		id = sparse_store(store);
 		BeginInternalSubTransaction(NULL);
+		MemoryContextSwitchTo(caller);
 		(void) SiftRowPin(store, id);
 		EXPECT(!is_moved(store, id));
-		if (commits)
-			ReleaseCurrentSubTransaction();
-		else
-			RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(caller);
-		CurrentResourceOwner = owner;
+		end_subtransaction(commits, owner);
 		EXPECT(is_moved(store, id));
 	}
 
