@@ -82,12 +82,16 @@ set_least_live(RowStore *store, bool tried)
 {
 	Size		held = store_held(store);
 	Size		live = store->context.rows.live;
-	Size		most_unused = held / 4 + LITTLE;
-	Size		least = held - Min(held, most_unused + store->slot_bytes);
+	Size		used = held - Min(held, held / 4 + LITTLE);
+	Size		least = used - Min(used, store->slot_bytes);
+	double		slots = (double) store->context.rows.rows * MOST_SLOT_BYTES;
 
+	/* where fewer rows than that are left, their slots have become a waste */
+	if (live > 0)
+		least = Max(least, used * (live / (live + slots)));
 	store->compacted_at = held;
 	store->in_need = false;
-	store->context.rows.least_live = tried ? Min(least, live - Min(live, held / 32)) : least;
+	store->context.rows.least_live = tried ? Min(least, live - Min(live / 2, held / 32)) : least;
 }
 
 /* A store was created or reset. */

@@ -33,11 +33,24 @@ store_held(const RowStore *store)
 		(store->slots != NULL ? store->slots->cursor.header.mem_allocated : 0);
 }
 
-/* Bytes that are neither rows nor slots. */
+/*
+ * Slots a row that are no waste, bytes: one row alone in its packed page takes
+ * about 100.
+ */
+#define MOST_SLOT_BYTES			128
+
+/* Bytes of slots that the rows need. */
+static inline Size
+store_used_slots(const RowStore *store)
+{
+	return Min(store->slot_bytes, store->context.rows.rows * MOST_SLOT_BYTES);
+}
+
+/* Bytes that are neither rows nor slots that rows need. */
 static inline Size
 store_unused(const RowStore *store)
 {
-	return store_held(store) - store->context.rows.live - store->slot_bytes;
+	return store_held(store) - store->context.rows.live - store_used_slots(store);
 }
 
 /* ----------------------------------------------------------------
