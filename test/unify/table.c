@@ -3,8 +3,8 @@
  *	  The tables of a session, and the lists of their rows.
  *
  * A table costs 1 kB when it is registered, the block that its context lies in
- * (BY_STORE another one).  Everything of it is in that context, but for rows by malloc; dropping
- * it deletes the context.
+ * (BY_STORE another one).  Everything of it is in that context, but for rows by
+ * malloc; dropping it deletes the context.
  */
 #include "postgres.h"
 
