@@ -17,8 +17,8 @@
  * memory had been given back.
  *
  * What this cannot do: with another allocator than glibc's nothing is known
- * or given back, and where the DBA has set tunables of glibc's for the server,
- * the C library is left as it is.
+ * or given back, and where the DBA has tuned glibc's malloc for the server, it
+ * is left as it is.
  *
  *-------------------------------------------------------------------------
  */
@@ -176,7 +176,9 @@ free_heap_in_use(void)
 static bool
 has_tunables(void)
 {
-	if (getenv("GLIBC_TUNABLES") != NULL)
+	const char *tunables = getenv("GLIBC_TUNABLES");
+
+	if (tunables != NULL && strstr(tunables, "glibc.malloc.") != NULL)
 		return true;
 	for (char **variable = environ; *variable != NULL; variable++)
 	{

@@ -14,6 +14,23 @@ AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 CREATE FUNCTION sift_bench_touch(bytes int8) RETURNS float8
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 
+-- Nanoseconds that it takes to free the oldest of so many rows of so many values and
+-- make another, and bytes that a row takes; see rows_bench.c for kinds.
+CREATE FUNCTION sift_bench_rows(kind text, columns int4, alive int4, OUT ns float8, OUT bytes float8)
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+-- Fill memory with rows, free all but one in "keep"; bytes of the rows that stay.
+CREATE FUNCTION sift_bench_pin(kind text, bytes int8, keep int4) RETURNS int8
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+-- Bytes by which this session has grown since that began.
+CREATE FUNCTION sift_bench_pinned() RETURNS int8
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+-- Have that allocator give back what it can.
+CREATE FUNCTION sift_bench_pin_trim() RETURNS void
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
 -- Row stores, see store_bench.c.
 CREATE FUNCTION sift_bench_store(size int4, rows int8,
     OUT put_remove_ns float8, OUT palloc_pfree_ns float8)

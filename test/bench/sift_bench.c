@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * sift_bench.c
- *	  How long an operation takes in memory contexts of several kinds.
+ *	  How long an operation takes in memory contexts of several kinds, and by
+ *	  other allocators.
  *
  * One call of sift_bench() is one measurement of one kind at one work.  Call it
  * once a backend: what was done before decides how the C library's malloc goes
@@ -9,16 +10,17 @@
  *
  * Memory is taken by palloc and pfree in the CurrentMemoryContext, as real
  * code does, and eight bytes of each chunk are written.  The loops are
- * compiled once for these two and once for each of Sift's inline functions.
+ * compiled once for these two, once for each of Sift's inline functions, and once
+ * for allocators that are called as malloc is.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "bench.h"
 #include "common/pg_prng.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -28,8 +30,6 @@
 #if PG_VERSION_NUM >= 160000
 #include "utils/memutils_internal.h"
 #endif
-
-#include "extension/sift/sift.h"
 
 PG_MODULE_MAGIC;
 
@@ -73,12 +73,14 @@ typedef enum Kind
 	ROW_INLINE,
 	BATCH_INLINE,
 	BARE_INLINE,
-	FLOOR						/* does nothing: what palloc itself takes */
+	FLOOR,						/* does nothing: what palloc itself takes */
+	PEER						/* one of peers.c, the first */
 } Kind;
 
 static const char *const kind_names[] = {
 	"aset", "generation", "bump", "slab", "row", "batch", "bare",
-	"row inline", "batch inline", "bare inline", "floor"
+	"row inline", "batch inline", "bare inline", "floor",
+	"malloc", "jemalloc", "mimalloc", "tcmalloc"
 };
 
 typedef enum Work
@@ -86,17 +88,21 @@ typedef enum Work
 	RESET,						/* fill a context and reset it */
 	QUEUE,						/* free the oldest chunk, alloc a new one */
 	ZERO,						/* the only chunk comes and goes */
-	RANDOM						/* free any chunk, alloc a new one */
+	RANDOM,						/* free any chunk, alloc a new one */
+	TOUCH,						/* fill for the first time, write each page */
+	FILL,						/* fill an empty context */
+	FREE						/* free all chunks in random order */
 } Work;
 
-static const char *const work_names[] = {"reset", "queue", "zero", "random"};
+static const char *const work_names[] = {"reset", "queue", "zero", "random", "touch", "fill", "free"};
 
 /* How memory is taken and freed. */
 typedef enum Way
 {
 	BY_PALLOC,
 	BY_ROW,
-	BY_BATCH
+	BY_BATCH,
+	BY_PEER
 } Way;
 
 typedef struct Bench
@@ -110,8 +116,10 @@ typedef struct Bench
 	uint64		warm_up;		/* chunks that a queue takes before it is
 								 * measured */
 	MemoryContext context;
-	double		held;			/* bytes that the context holds in the end, as a
-								 * multiple of those asked for; of RANDOM */
+	const Peer *peer;			/* of a kind from PEER on */
+	double		held;			/* bytes that are held in the end, as a multiple
+								 * of those asked for (RANDOM): by a context,
+								 * or of a peer's private memory */
 } Bench;
 
 /* A chunk of a queue.  Its bytes go on, but nobody writes them. */
@@ -193,17 +201,8 @@ floor_create(void)
  * ----------------------------------------------------------------
  */
 
-static int64
-clock_ns(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec * INT64CONST(1000000000) + time.tv_nsec;
-}
-
 static pg_attribute_always_inline void *
-take(MemoryContext context, Way way, Size size)
+take(const Bench *bench, MemoryContext context, Way way, Size size)
 {
 	switch (way)
 	{
@@ -211,31 +210,52 @@ take(MemoryContext context, Way way, Size size)
 			return SiftRowAlloc(context, size);
 		case BY_BATCH:
 			return SiftBatchAlloc(context, size);
+		case BY_PEER:
+			return bench->peer->alloc(size);
 		default:
 			return palloc(size);
 	}
 }
 
 static pg_attribute_always_inline void
-give(Way way, void *chunk)
+give(const Bench *bench, Way way, void *chunk)
 {
 	if (way == BY_ROW)
 		SiftRowFree(chunk);
+	else if (way == BY_PEER)
+		bench->peer->free(chunk);
 	else
 		pfree(chunk);
 }
 
-/* Fill the context and reset it. */
+/* Fill the context and reset it; by a peer, free chunk by chunk. */
 static pg_attribute_always_inline void
 one_batch(const Bench *bench, Way way)
 {
 	MemoryContext context = bench->context;
 	Size		size = bench->size;
 	uint64		count = bench->count;
+	Link	   *last = NULL;
 
 	for (uint64 i = 0; i < count; i++)
-		*(uint64 *) take(context, way, size) = i;
-	MemoryContextReset(context);
+	{
+		Link	   *link = take(bench, context, way, size);
+
+		link->next = last;
+		last = link;
+	}
+	if (way != BY_PEER)
+		MemoryContextReset(context);
+	else
+	{
+		while (last != NULL)
+		{
+			Link	   *next = last->next;
+
+			give(bench, way, last);
+			last = next;
+		}
+	}
 	CHECK_FOR_INTERRUPTS();
 }
 
@@ -263,7 +283,7 @@ append(const Bench *bench, Way way, Queue *queue)
 {
 	Size		size = bench->sizes[queue->taken++ % NUM_SIZES];
 
-	queue->tail = queue->tail->next = take(bench->context, way, size);
+	queue->tail = queue->tail->next = take(bench, bench->context, way, size);
 }
 
 /* Replace each chunk of a full queue, the oldest first. */
@@ -277,7 +297,7 @@ one_turn(const Bench *bench, Way way, Queue *queue)
 		Link	   *oldest = queue->head;
 
 		queue->head = oldest->next;
-		give(way, oldest);
+		give(bench, way, oldest);
 		append(bench, way, queue);
 	}
 	CHECK_FOR_INTERRUPTS();
@@ -324,10 +344,10 @@ measure_zero(Bench *bench, Way way)
 	{
 		for (int64 i = 0; i < ZERO_PAIRS; i++)
 		{
-			int64	   *chunk = take(context, way, size);
+			int64	   *chunk = take(bench, context, way, size);
 
 			*chunk = i;
-			give(way, chunk);
+			give(bench, way, chunk);
 		}
 		pairs += ZERO_PAIRS;
 		CHECK_FOR_INTERRUPTS();
@@ -345,13 +365,16 @@ measure_random(Bench *bench, Way way)
 	uint64	  **chunks = MemoryContextAllocHuge(rows, count * sizeof(uint64 *));
 	uint64		live = 0;
 	pg_prng_state random;
+	int64		memory_before;
 	int64		start;
 	double		ns;
 
 	pg_prng_seed(&random, 2);
+	memset(chunks, 0, count * sizeof(uint64 *));
+	memory_before = private_memory();
 	while (taken < count)
 	{
-		chunks[taken] = take(bench->context, way, bench->sizes[taken % NUM_SIZES]);
+		chunks[taken] = take(bench, bench->context, way, bench->sizes[taken % NUM_SIZES]);
 		*chunks[taken] = bench->sizes[taken % NUM_SIZES];
 		taken++;
 	}
@@ -363,8 +386,8 @@ measure_random(Bench *bench, Way way)
 			uint64	  **chunk = &chunks[pg_prng_uint64(&random) % count];
 			Size		size = bench->sizes[taken++ % NUM_SIZES];
 
-			give(way, *chunk);
-			*chunk = take(bench->context, way, size);
+			give(bench, way, *chunk);
+			*chunk = take(bench, bench->context, way, size);
 			**chunk = size;
 		}
 		CHECK_FOR_INTERRUPTS();
@@ -372,9 +395,87 @@ measure_random(Bench *bench, Way way)
 	ns = (double) (clock_ns() - start) / (taken - count);
 	for (uint64 i = 0; i < count; i++)
 		live += *chunks[i];
-	bench->held = (double) MemoryContextMemAllocated(bench->context, false) / live;
+	bench->held = (double) (way == BY_PEER ? private_memory() - memory_before :
+							MemoryContextMemAllocated(bench->context, false)) / live;
+	for (uint64 i = 0; way == BY_PEER && i < count; i++)
+		give(bench, way, chunks[i]);
 	MemoryContextDelete(rows);
 	return ns;
+}
+
+/*
+ * Fill an empty context, and free all in random order, again and again; ns that
+ * an alloc takes, or a free.
+ */
+static pg_attribute_always_inline double
+measure_fill_and_free(Bench *bench, Way way, bool frees)
+{
+	uint64		count = bench->count;
+	MemoryContext rows = AllocSetContextCreate(CurrentMemoryContext->parent, "rows", ALLOCSET_DEFAULT_SIZES);
+	uint64	  **chunks = MemoryContextAllocHuge(rows, count * sizeof(uint64 *));
+	int64		turns = 0;
+	int64		filled = 0;
+	int64		freed = 0;
+	pg_prng_state random;
+
+	pg_prng_seed(&random, 2);
+	do
+	{
+		int64		start = clock_ns();
+
+		for (uint64 i = 0; i < count; i++)
+		{
+			chunks[i] = take(bench, bench->context, way, bench->sizes[i % NUM_SIZES]);
+			*chunks[i] = i;
+		}
+		filled += clock_ns() - start;
+		for (uint64 i = count - 1; i > 0; i--)
+		{
+			uint64		other = pg_prng_uint64_range(&random, 0, i);
+			uint64	   *chunk = chunks[i];
+
+			chunks[i] = chunks[other];
+			chunks[other] = chunk;
+		}
+		start = clock_ns();
+		for (uint64 i = 0; i < count; i++)
+			give(bench, way, chunks[i]);
+		freed += clock_ns() - start;
+		turns++;
+		CHECK_FOR_INTERRUPTS();
+	} while ((frees ? freed : filled) < MEASURE_NS);
+	MemoryContextDelete(rows);
+	return (double) (frees ? freed : filled) / turns / count;
+}
+
+static pg_attribute_always_inline double
+measure_fill(Bench *bench, Way way)
+{
+	return measure_fill_and_free(bench, way, false);
+}
+
+static pg_attribute_always_inline double
+measure_free(Bench *bench, Way way)
+{
+	return measure_fill_and_free(bench, way, true);
+}
+
+/* ns a page */
+static pg_attribute_always_inline double
+measure_touch(Bench *bench, Way way)
+{
+	const Size	page_size = sysconf(_SC_PAGESIZE);
+	Size		size = bench->size;
+	int64		start = clock_ns();
+
+	for (uint64 i = 0; i < bench->count; i++)
+	{
+		char	   *chunk = take(bench, bench->context, way, size);
+
+		for (Size at = 0; at < size; at += page_size)
+			chunk[at] = 1;
+	}
+	return (double) (clock_ns() - start) * page_size / (bench->count * size);
 }
 
 /* A loop of its own for each work and way. */
@@ -394,13 +495,28 @@ DEFINE_LOOP(zero, BY_PALLOC)
 DEFINE_LOOP(zero, BY_ROW)
 DEFINE_LOOP(random, BY_PALLOC)
 DEFINE_LOOP(random, BY_ROW)
+DEFINE_LOOP(touch, BY_PALLOC)
+DEFINE_LOOP(fill, BY_PALLOC)
+DEFINE_LOOP(fill, BY_ROW)
+DEFINE_LOOP(free, BY_PALLOC)
+DEFINE_LOOP(free, BY_ROW)
+DEFINE_LOOP(reset, BY_PEER)
+DEFINE_LOOP(queue, BY_PEER)
+DEFINE_LOOP(zero, BY_PEER)
+DEFINE_LOOP(random, BY_PEER)
+DEFINE_LOOP(touch, BY_PEER)
+DEFINE_LOOP(fill, BY_PEER)
+DEFINE_LOOP(free, BY_PEER)
 
 /* Batches are reset only, see can_do(). */
-static double (*const loops[][3]) (Bench *bench) = {
-	[RESET] = {reset_BY_PALLOC, reset_BY_ROW, reset_BY_BATCH},
-	[QUEUE] = {queue_BY_PALLOC, queue_BY_ROW},
-	[ZERO] = {zero_BY_PALLOC, zero_BY_ROW},
-	[RANDOM] = {random_BY_PALLOC, random_BY_ROW}
+static double (*const loops[][4]) (Bench *bench) = {
+	[RESET] = {reset_BY_PALLOC, reset_BY_ROW, reset_BY_BATCH, reset_BY_PEER},
+	[QUEUE] = {queue_BY_PALLOC, queue_BY_ROW, NULL, queue_BY_PEER},
+	[ZERO] = {zero_BY_PALLOC, zero_BY_ROW, NULL, zero_BY_PEER},
+	[RANDOM] = {random_BY_PALLOC, random_BY_ROW, NULL, random_BY_PEER},
+	[TOUCH] = {touch_BY_PALLOC, NULL, NULL, touch_BY_PEER},
+	[FILL] = {fill_BY_PALLOC, fill_BY_ROW, NULL, fill_BY_PEER},
+	[FREE] = {free_BY_PALLOC, free_BY_ROW, NULL, free_BY_PEER}
 };
 
 static Way
@@ -414,7 +530,7 @@ way_of(Kind kind)
 		case BARE_INLINE:
 			return BY_BATCH;
 		default:
-			return BY_PALLOC;
+			return kind >= PEER ? BY_PEER : BY_PALLOC;
 	}
 }
 
@@ -445,13 +561,16 @@ can_do(Kind kind, Work work, int min_size, int max_size)
 	switch (kind)
 	{
 		case BUMP:
-			return PG_VERSION_NUM >= 170000 && work == RESET;
+			return PG_VERSION_NUM >= 170000 && (work == RESET || work == TOUCH);
 		case SLAB:
-			return min_size == max_size && max_size <= SLAB_MOST && work != RANDOM;
+			return min_size == max_size && max_size <= SLAB_MOST && work != RANDOM && work != TOUCH;
+		case ROW_INLINE:
+			return work != TOUCH;
 		case GENERATION:
 			return work != RANDOM;	/* would hold many times what is asked for */
 		case BATCH:
 		case BARE:
+			return work == RESET || work == TOUCH;
 		case BATCH_INLINE:
 		case BARE_INLINE:
 			return work == RESET;
@@ -539,6 +658,8 @@ sift_bench(PG_FUNCTION_ARGS)
 	choose_sizes(&bench, min_size, max_size, PG_GETARG_INT64(4));
 	if (PG_GETARG_BOOL(5))
 		train_malloc();
+	if (bench.kind >= PEER)
+		bench.peer = peer_find(kind_names[bench.kind]);
 
 	bench.context = create_context(bench.kind, bench.size);
 	old_context = MemoryContextSwitchTo(bench.context);

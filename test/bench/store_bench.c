@@ -8,16 +8,13 @@
  */
 #include "postgres.h"
 
-#include <time.h>
-
 #include "access/htup_details.h"
+#include "bench.h"
 #include "common/pg_prng.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
-
-#include "extension/sift/sift.h"
 
 PG_FUNCTION_INFO_V1(sift_bench_store);
 PG_FUNCTION_INFO_V1(sift_bench_store_many);
@@ -30,10 +27,7 @@ PG_FUNCTION_INFO_V1(sift_bench_store_compact);
 static double
 seconds(void)
 {
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec + time.tv_nsec / 1e9;
+	return clock_ns() / 1e9;
 }
 
 static Datum
