@@ -218,12 +218,36 @@ choose_plan(uint32 unit, uint32 units)
 	return COMMIT_PAGES;
 }
 
+/*
+ * The run that was given last is still marked as used, though it is charged as
+ * idle memory: the next block may be as long, and take it as it is.
+ */
+static uint32 last_unit = 0;
+static uint32 last_units = 0;	/* 0: there is none */
+
+static pg_noinline void
+mark_last_free(void)
+{
+	foreach_segment(segment, last_unit, last_units)
+		map_mark_free(&segment);
+	last_units = 0;
+}
+
+/* To be called before anybody looks at the map. */
+static inline void
+settle_last(void)
+{
+	if (last_units > 0)
+		mark_last_free();
+}
+
 /* The lowest run for a request, of idle memory if there is one. */
 static uint32
 find_run(uint32 units)
 {
 	uint32		unit = NO_UNIT;
 
+	settle_last();
 	if (units <= EXTENT_UNITS)
 	{
 		if (ledger_bytes(SIFT_IDLE) >= units * UNIT_SIZE)
@@ -360,6 +384,7 @@ find_idle_run(uint32 units)
 	if (units > EXTENT_UNITS || ledger_bytes(SIFT_IDLE) < units * UNIT_SIZE ||
 		!ledger_fits(0))
 		return NO_UNIT;
+	settle_last();
 	return map_find_run(units, true);
 }
 
@@ -393,6 +418,15 @@ extent_take(Size size, SiftKind kind)
 	uint32		idle;
 
 	Assert(size % UNIT_SIZE == 0);
+	if (last_units == units && ledger_fits(0))
+	{
+		Assert(last_unit % Min(units, range.page_units) == 0);
+		if (!ledger_charge(kind, 0, 0))
+			return NULL;
+		ledger_move(SIFT_IDLE, kind, size);
+		last_units = 0;
+		return unit_address(last_unit);
+	}
 	if (unlikely(size > range.extents * EXTENT_SIZE))
 	{
 		ledger_refuse(kind, ledger_fits(size) ? REFUSED_BY_RANGE : REFUSED_BY_LIMIT);
@@ -444,6 +478,7 @@ extent_grow(void *address, Size old_size, Size new_size, SiftKind kind)
 	Size		needed;
 	Size		own;
 
+	settle_last();
 	if (new_size > RANGE_SIZE || unit + units > range.extents * EXTENT_UNITS ||
 		!map_is_free(unit, units))
 		return GROW_NOT_FREE;
@@ -460,6 +495,7 @@ extent_grow(void *address, Size old_size, Size new_size, SiftKind kind)
 			return GROW_REFUSED;
 		}
 		/* a reclaimer may have taken what was free */
+		settle_last();
 		if (!map_is_free(unit, units) || !map_open(unit, units))
 			return GROW_NOT_FREE;
 	}
@@ -483,11 +519,9 @@ extent_grow(void *address, Size old_size, Size new_size, SiftKind kind)
 void
 extent_give(void *address, Size size, SiftKind kind)
 {
-	uint32		unit = unit_at(address);
-	uint32		units = size / UNIT_SIZE;
-
-	foreach_segment(segment, unit, units)
-		map_mark_free(&segment);
+	settle_last();
+	last_unit = unit_at(address);
+	last_units = size / UNIT_SIZE;
 	ledger_move(kind, SIFT_IDLE, size);
 }
 
@@ -572,6 +606,7 @@ extent_trim(Size keep, bool break_up)
 {
 	Size		given = 0;
 
+	settle_last();
 	for (uint32 e = extent_high; e-- > 0 && excess(keep) > 0;)
 	{
 		const ExtentIndex *index = &extent_index[e];
@@ -607,6 +642,7 @@ extent_idle_runs(void)
 {
 	int64		runs = 0;
 
+	settle_last();
 	for (uint32 e = 0; e < extent_high; e++)
 	{
 		if (extent_index[e].idle == 0)
