@@ -223,7 +223,7 @@ block_by_number(uint32 number)
 bool
 block_fits(Size size)
 {
-	return ledger_fits(size) || extent_has_idle(size);
+	return ledger_fits(TYPEALIGN(range.page_units * UNIT_SIZE, size)) || extent_has_idle(size);
 }
 
 /*

@@ -233,6 +233,13 @@ mark_last_free(void)
 	last_units = 0;
 }
 
+/* Whether it is as long, and may be used. */
+static inline bool
+last_serves(uint32 units)
+{
+	return last_units == units && ledger_fits(0);
+}
+
 /* To be called before anybody looks at the map. */
 static inline void
 settle_last(void)
@@ -418,7 +425,7 @@ extent_take(Size size, SiftKind kind)
 	uint32		idle;
 
 	Assert(size % UNIT_SIZE == 0);
-	if (last_units == units && ledger_fits(0))
+	if (last_serves(units))
 	{
 		Assert(last_unit % Min(units, range.page_units) == 0);
 		if (!ledger_charge(kind, 0, 0))
@@ -461,7 +468,9 @@ extent_take(Size size, SiftKind kind)
 bool
 extent_has_idle(Size size)
 {
-	return find_idle_run(size / UNIT_SIZE) != NO_UNIT;
+	uint32		units = size / UNIT_SIZE;
+
+	return last_serves(units) || find_idle_run(units) != NO_UNIT;
 }
 
 /*

@@ -40,6 +40,13 @@
 				 __FILE__, __LINE__, #statement, #sqlstate, unpack_sql_state(found_)); \
 	} while (0)
 
+/* What a chunk takes more on servers that check chunks; bytes, at most. */
+#ifdef MEMORY_CONTEXT_CHECKING
+#define CHECKING_BYTES		16
+#else
+#define CHECKING_BYTES		0
+#endif
+
 extern char hint[256];			/* of the error caught last; "" without one */
 extern int	expected_error(void);
 extern int	caught_error(void);

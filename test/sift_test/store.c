@@ -680,7 +680,7 @@ sift_test_store_shrinks(PG_FUNCTION_ARGS)
 		slots = view_says("slot_bytes", "sift_test shrinks");
 		EXPECT_EQUAL(used_bytes(), MemoryContextMemAllocated(store, true));
 		EXPECT(used_bytes() + usage.kinds[SIFT_IDLE].bytes <=
-			   (live * (MAXALIGN(size) + 24) + slots) * 105 / 100 + 96 * 1024);
+			   (live * (MAXALIGN(size) + 24 + CHECKING_BYTES) + slots) * 105 / 100 + 96 * 1024);
 		most_slots = Max(most_slots, slots / live);
 	}
 	MemoryContextDelete(store);

@@ -70,12 +70,12 @@ sift_test_replace(PG_FUNCTION_ARGS)
 		{
 			EXPECT(chunks[i][0] == (char) i && chunks[i][sizes[i] - 1] == (char) i);
 			pfree(chunks[i]);
-			live -= sizes[i];
+			live -= sizes[i] + CHECKING_BYTES;
 		}
 		sizes[i] = pg_prng_uint64_range(&random, min_size, max_size);
 		chunks[i] = MemoryContextAlloc(context, sizes[i]);
 		memset(chunks[i], i, sizes[i]);
-		live += sizes[i];
+		live += sizes[i] + CHECKING_BYTES;
 	}
 	held = (double) MemoryContextMemAllocated(context, false) / live;
 	MemoryContextDelete(context);

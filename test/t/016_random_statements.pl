@@ -1,7 +1,7 @@
 # Random statements at random limits: sessions live, errors are PostgreSQL's own
 # clean ones, and the books are right after each statement.
 #
-# SIFT_TEST_SESSIONS: how many sessions of 60 statements (default 10)
+# SIFT_TEST_RANDOM_SESSIONS: how many sessions of 60 statements (default 10)
 # SIFT_TEST_SEED: repeat a run
 use strict;
 use warnings;
@@ -9,7 +9,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $sessions = $ENV{SIFT_TEST_SESSIONS} || 10;
+my $sessions = $ENV{SIFT_TEST_RANDOM_SESSIONS} || 10;
 my $seed = $ENV{SIFT_TEST_SEED} || int(rand(2**31));
 note "seed $seed";
 srand($seed);

@@ -168,7 +168,12 @@ transpose(Table *table, Batch *batch, bool fill)
 
 				memcpy(at, &length, sizeof(length));
 				if (length >= 0 && attribute->attbyval)
-					store_att_byval(at + sizeof(length), values[c], attribute->attlen);
+				{
+					Datum		fixed;	/* files are not aligned */
+
+					store_att_byval(&fixed, values[c], attribute->attlen);
+					memcpy(at + sizeof(length), &fixed, attribute->attlen);
+				}
 				else if (length > 0)
 					memcpy(at + sizeof(length), DatumGetPointer(values[c]), length);
 			}
