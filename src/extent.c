@@ -219,8 +219,9 @@ choose_plan(uint32 unit, uint32 units)
 }
 
 /*
- * The run that was given last is still marked as used, though it is charged as
- * idle memory: the next block may be as long, and take it as it is.
+ * The run that a large block gave last is still marked as used, though it is
+ * charged as idle memory: the next one may be as long, and take it as it is.
+ * Other blocks always take the lowest run, so that whole extents become free.
  */
 static uint32 last_unit = 0;
 static uint32 last_units = 0;	/* 0: there is none */
@@ -233,11 +234,11 @@ mark_last_free(void)
 	last_units = 0;
 }
 
-/* Whether it is as long, and may be used. */
+/* Whether it serves for a block. */
 static inline bool
-last_serves(uint32 units)
+last_serves(uint32 units, SiftKind kind)
 {
-	return last_units == units && ledger_fits(0);
+	return last_units == units && kind == SIFT_LARGE && ledger_fits(0);
 }
 
 /* To be called before anybody looks at the map. */
@@ -425,7 +426,7 @@ extent_take(Size size, SiftKind kind)
 	uint32		idle;
 
 	Assert(size % UNIT_SIZE == 0);
-	if (last_serves(units))
+	if (last_serves(units, kind))
 	{
 		Assert(last_unit % Min(units, range.page_units) == 0);
 		if (!ledger_charge(kind, 0, 0))
@@ -468,9 +469,7 @@ extent_take(Size size, SiftKind kind)
 bool
 extent_has_idle(Size size)
 {
-	uint32		units = size / UNIT_SIZE;
-
-	return last_serves(units) || find_idle_run(units) != NO_UNIT;
+	return find_idle_run(size / UNIT_SIZE) != NO_UNIT;
 }
 
 /*
@@ -528,9 +527,20 @@ extent_grow(void *address, Size old_size, Size new_size, SiftKind kind)
 void
 extent_give(void *address, Size size, SiftKind kind)
 {
-	settle_last();
-	last_unit = unit_at(address);
-	last_units = size / UNIT_SIZE;
+	uint32		unit = unit_at(address);
+	uint32		units = size / UNIT_SIZE;
+
+	if (kind == SIFT_LARGE)
+	{
+		settle_last();
+		last_unit = unit;
+		last_units = units;
+	}
+	else
+	{
+		foreach_segment(segment, unit, units)
+			map_mark_free(&segment);
+	}
 	ledger_move(kind, SIFT_IDLE, size);
 }
 

@@ -28,6 +28,10 @@ AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 CREATE FUNCTION sift_test_store_shrinks(size int4, rows int4, keep int4, rounds int4) RETURNS int8
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 
+-- Have a row store for the rest of the session of which nine in ten rows were removed.
+CREATE FUNCTION sift_test_store_thin(count int4) RETURNS void
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
 -- Have a row store that is mostly dead for the rest of the session; its bytes.
 CREATE FUNCTION sift_test_store_fill() RETURNS int8
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT;

@@ -23,6 +23,7 @@ PG_FUNCTION_INFO_V1(sift_test_store);
 PG_FUNCTION_INFO_V1(sift_test_store_random);
 PG_FUNCTION_INFO_V1(sift_test_store_refusals);
 PG_FUNCTION_INFO_V1(sift_test_store_shrinks);
+PG_FUNCTION_INFO_V1(sift_test_store_thin);
 PG_FUNCTION_INFO_V1(sift_test_store_fill);
 
 typedef struct Row
@@ -685,6 +686,26 @@ sift_test_store_shrinks(PG_FUNCTION_ARGS)
 	}
 	MemoryContextDelete(store);
 	PG_RETURN_INT64(most_slots);
+}
+
+/* Keep a store for the rest of the session of which one row in ten has stayed. */
+Datum
+sift_test_store_thin(PG_FUNCTION_ARGS)
+{
+	int			count = PG_GETARG_INT32(0);
+	MemoryContext store = SiftRowStoreCreate(TopMemoryContext, "sift_test thin");
+	uint64	   *ids = palloc(count * sizeof(uint64));
+	void	   *address;
+
+	for (int i = 0; i < count; i++)
+		ids[i] = SiftRowPut(store, 100, &address);
+	for (int i = 0; i < count; i++)
+	{
+		if (i % 10 != 0)
+			SiftRowRemove(store, ids[i]);
+	}
+	pfree(ids);
+	PG_RETURN_VOID();
 }
 
 /* Keep a sparse store for the rest of the session; the bytes that it holds. */

@@ -22,5 +22,9 @@ SELECT sift_compact() AS again;
 SELECT rows, slot_bytes > 0 AS slots, total_bytes < 100000 AS small
 FROM sift_memory_usage_contexts WHERE name LIKE 'sift_test%';
 
+-- rows are moved to where whole large pages become free
+SELECT sift_test_store_thin(1000000);
+SELECT sum(bytes) < 70000000 AS given_back FROM sift_memory_usage WHERE kind IN ('row', 'idle');
+
 DROP EXTENSION sift_test;
 DROP EXTENSION sift;
