@@ -242,8 +242,12 @@ find_or_make(StatementSet *set, uint32 hash, const StatementKey *key)
 		if (place >= 0)
 		{
 			set->hashes[place] = hash;
+			/* the padding, too, which is written to the file */
 			memset(&set->entries[place], 0, sizeof(StatementEntry));
-			set->entries[place].key = *key;
+			set->entries[place].key.queryid = key->queryid;
+			set->entries[place].key.userid = key->userid;
+			set->entries[place].key.dbid = key->dbid;
+			set->entries[place].key.toplevel = key->toplevel;
 			break;
 		}
 		SpinLockRelease(&set->mutex);
