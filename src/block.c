@@ -219,6 +219,8 @@ block_by_number(uint32 number)
 /*
  * block_fits
  *		Whether the limit allows a block of that size without a reclaimer.
+ *
+ * What is not idle is committed, and so charged, by whole pages.
  */
 bool
 block_fits(Size size)

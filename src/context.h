@@ -191,7 +191,7 @@ context_free_inline(void *pointer)
 #if SIFT_CHECKED_BUILD
 	context_check_free(pointer);
 #endif
-	/* the next one to be freed, often */
+	/* what follows it is freed next, often */
 	__builtin_prefetch((char *) SiftChunkHeader(pointer) + SiftHeaderLength(header), 1);
 	chunk_set_header(pointer, SiftHeaderKill(header));
 	entry->live -= SiftHeaderLength(header);

@@ -6,7 +6,8 @@
  *
  * A request takes the lowest run that is long enough, of idle memory if there
  * is one; what the run lacks is charged and committed, 64 kB at least as long
- * as the limit allows.  Nothing ever moves.
+ * as the limit allows.  A large block takes the run of the large block that went
+ * last, if that is as long.  Nothing ever moves.
  *
  * Large pages.  From HUGE_FROM bytes on a process commits whole extents and
  * asks for 2 MB pages, which makes first touch several times cheaper.  One
@@ -396,17 +397,38 @@ find_idle_run(uint32 units)
 	return map_find_run(units, true);
 }
 
+/* Charge a run of idle memory to a block; NULL, with nothing charged, if refused. */
+static void *
+charge_idle_run(uint32 unit, uint32 units, SiftKind kind)
+{
+	if (!ledger_charge(kind, 0, 0))
+		return NULL;
+	ledger_move(SIFT_IDLE, kind, units * UNIT_SIZE);
+	return unit_address(unit);
+}
+
 /* find_idle_run() has found one: charge and mark it. */
 static void *
 use_idle_run(uint32 unit, uint32 units, SiftKind kind)
 {
 	Segment		segment = segment_at(unit, unit + units);
+	void	   *address = charge_idle_run(unit, units, kind);
 
-	if (!ledger_charge(kind, 0, 0))
-		return NULL;
-	map_mark_used(&segment);
-	ledger_move(SIFT_IDLE, kind, units * UNIT_SIZE);
-	return unit_address(unit);
+	if (address != NULL)
+		map_mark_used(&segment);
+	return address;
+}
+
+/* last_serves(): charge that run, which is marked. */
+static void *
+use_last_run(SiftKind kind)
+{
+	void	   *address = charge_idle_run(last_unit, last_units, kind);
+
+	Assert(last_unit % Min(last_units, range.page_units) == 0);
+	if (address != NULL)
+		last_units = 0;
+	return address;
 }
 
 /*
@@ -427,14 +449,7 @@ extent_take(Size size, SiftKind kind)
 
 	Assert(size % UNIT_SIZE == 0);
 	if (last_serves(units, kind))
-	{
-		Assert(last_unit % Min(units, range.page_units) == 0);
-		if (!ledger_charge(kind, 0, 0))
-			return NULL;
-		ledger_move(SIFT_IDLE, kind, size);
-		last_units = 0;
-		return unit_address(last_unit);
-	}
+		return use_last_run(kind);
 	if (unlikely(size > range.extents * EXTENT_SIZE))
 	{
 		ledger_refuse(kind, ledger_fits(size) ? REFUSED_BY_RANGE : REFUSED_BY_LIMIT);

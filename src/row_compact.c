@@ -82,13 +82,13 @@ set_least_live(RowStore *store, bool tried)
 {
 	Size		held = store_held(store);
 	Size		live = store->context.rows.live;
-	Size		used = held - Min(held, held / 4 + LITTLE);
-	Size		least = used - Min(used, store->slot_bytes);
+	Size		least_used = held - Min(held, held / 4 + LITTLE);
+	Size		least = least_used - Min(least_used, store->slot_bytes);
 	double		slots = (double) store->context.rows.rows * MOST_SLOT_BYTES;
 
-	/* where fewer rows than that are left, their slots have become a waste */
+	/* with so few rows left, of this length on the mean, slots are unused, too */
 	if (live > 0)
-		least = Max(least, used * (live / (live + slots)));
+		least = Max(least, (Size) (least_used * (live / (live + slots))));
 	store->compacted_at = held;
 	store->in_need = false;
 	store->context.rows.least_live = tried ? Min(least, live - Min(live / 2, held / 32)) : least;

@@ -34,19 +34,19 @@ store_held(const RowStore *store)
 }
 
 /*
- * Slots a row that are no waste, bytes: one row alone in its packed page takes
+ * Bytes of slots a row that count as used: a row alone in its packed page takes
  * about 100.
  */
 #define MOST_SLOT_BYTES			128
 
-/* Bytes of slots that the rows need. */
+/* Bytes of slots that count as used. */
 static inline Size
 store_used_slots(const RowStore *store)
 {
 	return Min(store->slot_bytes, store->context.rows.rows * MOST_SLOT_BYTES);
 }
 
-/* Bytes that are neither rows nor slots that rows need. */
+/* Bytes that are neither rows nor used slots. */
 static inline Size
 store_unused(const RowStore *store)
 {

@@ -469,7 +469,7 @@ SiftRowFree(void *chunk)
 	uint64		header = *SiftChunkHeader(chunk);
 	SiftBlockEntry *entry = &api->blocks[SiftHeaderBlock(header)];
 
-	/* the next one to be freed, often */
+	/* what follows it is freed next, often */
 	__builtin_prefetch((char *) SiftChunkHeader(chunk) + SiftHeaderLength(header), 1);
 	*SiftChunkHeader(chunk) = SiftHeaderKill(header);
 	entry->live -= SiftHeaderLength(header);

@@ -12,20 +12,19 @@
 #define BENCH_H
 
 #include <time.h>
+#include <unistd.h>
 
 #include "extension/sift/sift.h"
 
 /* An allocator that is called as malloc and free are. */
 typedef struct Peer
 {
-	const char *name;
 	void	   *(*alloc) (size_t size);
 	void		(*free) (void *chunk);
 	void		(*trim) (void);		/* give all back that can be */
 } Peer;
 
 extern const Peer *peer_find(const char *name);
-extern int64 private_memory(void);
 
 static inline int64
 clock_ns(void)
@@ -34,6 +33,20 @@ clock_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &time);
 	return time.tv_sec * INT64CONST(1000000000) + time.tv_nsec;
+}
+
+/* Private memory of the process that is resident, bytes. */
+static inline int64
+private_memory(void)
+{
+	FILE	   *file = fopen("/proc/self/statm", "r");
+	long long	resident = 0;
+	long long	shared = 0;
+
+	if (file == NULL || fscanf(file, "%*d %lld %lld", &resident, &shared) != 2)
+		elog(ERROR, "could not read /proc/self/statm");
+	fclose(file);
+	return (resident - shared) * sysconf(_SC_PAGESIZE);
 }
 
 #endif							/* BENCH_H */

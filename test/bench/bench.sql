@@ -17,6 +17,7 @@ CREATE TABLE bench_case (
     alive int8
 );
 INSERT INTO bench_case (label, work, min_size, max_size, alive) VALUES
+    ('reset 48 B, 7 kB', 'reset', 48, 48, 7 << 10),
     ('reset 48 B, 1 MB', 'reset', 48, 48, 1 << 20),
     ('reset 48 B, 64 MB', 'reset', 48, 48, 64 << 20),
     ('reset 48 B, 256 MB', 'reset', 48, 48, 256 << 20),

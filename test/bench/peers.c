@@ -15,15 +15,14 @@
 
 #include <dlfcn.h>
 #include <malloc.h>
-#include <unistd.h>
 
 #include "bench.h"
 
 /* All arenas, for jemalloc's mallctl (its manual, MALLCTL_ARENAS_ALL). */
 #define PURGE_ALL_ARENAS	"arena.4096.purge"
 
-static int	(*jemalloc_control) (const char *, void *, size_t *, void *, size_t);
-static void (*mimalloc_collect) (bool force);
+/* What a library gives memory back with. */
+static void *trim_function;
 
 static void
 trim_glibc(void)
@@ -34,91 +33,88 @@ trim_glibc(void)
 static void
 trim_jemalloc(void)
 {
-	jemalloc_control(PURGE_ALL_ARENAS, NULL, NULL, NULL, 0);
+	int			(*control) (const char *, void *, size_t *, void *, size_t) = trim_function;
+
+	control(PURGE_ALL_ARENAS, NULL, NULL, NULL, 0);
 }
 
 static void
 trim_mimalloc(void)
 {
-	mimalloc_collect(true);
+	void		(*collect) (bool force) = trim_function;
+
+	collect(true);
 }
 
-static void *
-load(const char *file)
+static void
+trim_tcmalloc(void)
 {
-	void	   *library = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+	void		(*release) (void) = trim_function;
 
-	if (library == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_FILE),
-				 errmsg("could not load \"%s\": %s", file, dlerror())));
-	return library;
+	release();
 }
 
-static void *
-find(void *library, const char *function)
+typedef struct Library
 {
-	void	   *found = dlsym(library, function);
+	const char *name;
+	const char *file;
+	const char *alloc;
+	const char *free;
+	const char *trim;
+	void		(*call_trim) (void);
+} Library;
+
+static const Library libraries[] = {
+	{"jemalloc", "libjemalloc.so", "malloc", "free", "mallctl", trim_jemalloc},
+	{"mimalloc", "libmimalloc.so", "mi_malloc", "mi_free", "mi_collect", trim_mimalloc},
+	{"tcmalloc", "libtcmalloc_minimal.so", "tc_malloc", "tc_free",
+	"MallocExtension_ReleaseFreeMemory", trim_tcmalloc}
+};
+
+static void *
+find(void *handle, const Library *library, const char *function)
+{
+	void	   *found = dlsym(handle, function);
 
 	if (found == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_FUNCTION),
-				 errmsg("no function \"%s\" in a library: %s", function, dlerror())));
+				 errmsg("no function \"%s\" in \"%s\"", function, library->file)));
 	return found;
 }
 
-/* An allocator by its name, NULL if it is none of these.  Raises 58P01. */
-const Peer *
-peer_find(const char *name)
+static const Peer *
+load(const Library *library)
 {
 	static Peer peer;
-	void	   *library;
+	void	   *handle = dlopen(library->file, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
 
-	peer.name = name;
-	if (strcmp(name, "malloc") == 0)
-	{
-		peer.alloc = malloc;
-		peer.free = free;
-		peer.trim = trim_glibc;
-	}
-	else if (strcmp(name, "jemalloc") == 0)
-	{
-		library = load("libjemalloc.so");
-		peer.alloc = find(library, "malloc");
-		peer.free = find(library, "free");
-		jemalloc_control = find(library, "mallctl");
-		peer.trim = trim_jemalloc;
-	}
-	else if (strcmp(name, "mimalloc") == 0)
-	{
-		library = load("libmimalloc.so");
-		peer.alloc = find(library, "mi_malloc");
-		peer.free = find(library, "mi_free");
-		mimalloc_collect = find(library, "mi_collect");
-		peer.trim = trim_mimalloc;
-	}
-	else if (strcmp(name, "tcmalloc") == 0)
-	{
-		library = load("libtcmalloc_minimal.so");
-		peer.alloc = find(library, "tc_malloc");
-		peer.free = find(library, "tc_free");
-		peer.trim = find(library, "MallocExtension_ReleaseFreeMemory");
-	}
-	else
-		return NULL;
+	if (handle == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_FILE),
+				 errmsg("could not load \"%s\": %s", library->file, dlerror())));
+	peer.alloc = find(handle, library, library->alloc);
+	peer.free = find(handle, library, library->free);
+	trim_function = find(handle, library, library->trim);
+	peer.trim = library->call_trim;
 	return &peer;
 }
 
-/* Private memory of the process that is resident, bytes. */
-int64
-private_memory(void)
+/*
+ * An allocator by its name, NULL if it is none of these.  One library a process.
+ * Raises 58P01 and 42883 when the library is not there, or is another one.
+ */
+const Peer *
+peer_find(const char *name)
 {
-	FILE	   *file = fopen("/proc/self/statm", "r");
-	long long	resident = 0;
-	long long	shared = 0;
+	static const Peer glibc = {malloc, free, trim_glibc};
 
-	if (file == NULL || fscanf(file, "%*d %lld %lld", &resident, &shared) != 2)
-		elog(ERROR, "could not read /proc/self/statm");
-	fclose(file);
-	return (resident - shared) * sysconf(_SC_PAGESIZE);
+	if (strcmp(name, "malloc") == 0)
+		return &glibc;
+	for (int i = 0; i < lengthof(libraries); i++)
+	{
+		if (strcmp(name, libraries[i].name) == 0)
+			return load(&libraries[i]);
+	}
+	return NULL;
 }

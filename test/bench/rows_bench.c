@@ -39,9 +39,10 @@ typedef struct Rows
 {
 	int			columns;
 	TupleDesc	desc;
-	MemoryContext context;		/* an AllocSet, a row context or a row store */
+	MemoryContext context;		/* a row context, a row store, or an AllocSet,
+								 * which is the current one then */
 	const Peer *peer;
-	TupleTableSlot *slot;		/* for the store */
+	TupleTableSlot *slot;		/* to read a tuple */
 	Source		sources[SOURCES];
 } Rows;
 
@@ -67,13 +68,10 @@ form_tuple(Rows *rows, Source *source)
 static void
 read_tuple(Rows *rows, void *row, Datum *values, bool *isnull)
 {
-	MinimalTuple minimal = row;
-	HeapTupleData tuple;
-
-	/* as if it had a heap tuple's header, which is not read */
-	tuple.t_len = minimal->t_len + MINIMAL_TUPLE_OFFSET;
-	tuple.t_data = (HeapTupleHeader) ((char *) minimal - MINIMAL_TUPLE_OFFSET);
-	heap_deform_tuple(&tuple, rows->desc, values, isnull);
+	ExecStoreMinimalTuple(row, rows->slot, false);
+	slot_getallattrs(rows->slot);
+	memcpy(values, rows->slot->tts_values, rows->columns * sizeof(Datum));
+	memcpy(isnull, rows->slot->tts_isnull, rows->columns * sizeof(bool));
 }
 
 /* ----------------------------------------------------------------
@@ -105,30 +103,6 @@ drop_by_peer(Rows *rows, void *row)
 	rows->peer->free(row);
 }
 
-static void *
-make_by_aset(Rows *rows, Source *source)
-{
-	Datum	   *row = MemoryContextAlloc(rows->context, rows->columns * sizeof(Datum));
-
-	for (int i = 0; i < rows->columns; i++)
-	{
-		Size		size = VARSIZE(DatumGetPointer(source->values[i]));
-		void	   *value = MemoryContextAlloc(rows->context, size);
-
-		memcpy(value, DatumGetPointer(source->values[i]), size);
-		row[i] = PointerGetDatum(value);
-	}
-	return row;
-}
-
-static void
-drop_by_aset(Rows *rows, void *row)
-{
-	for (int i = 0; i < rows->columns; i++)
-		pfree(DatumGetPointer(((Datum *) row)[i]));
-	pfree(row);
-}
-
 static void
 read_values(Rows *rows, void *row, Datum *values, bool *isnull)
 {
@@ -142,17 +116,13 @@ read_values(Rows *rows, void *row, Datum *values, bool *isnull)
  */
 
 static void *
-make_aset_tuple(Rows *rows, Source *source)
+make_tuple(Rows *rows, Source *source)
 {
-	MemoryContext caller = MemoryContextSwitchTo(rows->context);
-	MinimalTuple tuple = form_tuple(rows, source);
-
-	MemoryContextSwitchTo(caller);
-	return tuple;
+	return form_tuple(rows, source);
 }
 
 static void
-drop_aset_tuple(Rows *rows, void *row)
+drop_tuple(Rows *rows, void *row)
 {
 	pfree(row);
 }
@@ -197,13 +167,15 @@ read_stored(Rows *rows, void *row, Datum *values, bool *isnull)
 	read_tuple(rows, SiftRowGet(rows->context, (uintptr_t) row), values, isnull);
 }
 
+static const Peer palloc_and_pfree = {palloc, pfree, NULL};
+
 static const RowKind kinds[] = {
 	{"malloc", make_by_peer, drop_by_peer, read_values},
 	{"jemalloc", make_by_peer, drop_by_peer, read_values},
 	{"mimalloc", make_by_peer, drop_by_peer, read_values},
 	{"tcmalloc", make_by_peer, drop_by_peer, read_values},
-	{"aset", make_by_aset, drop_by_aset, read_values},
-	{"aset tuple", make_aset_tuple, drop_aset_tuple, read_tuple},
+	{"aset", make_by_peer, drop_by_peer, read_values},
+	{"aset tuple", make_tuple, drop_tuple, read_tuple},
 	{"row formed", make_formed, drop_chunk, read_tuple},
 	{"row ready", make_ready, drop_chunk, read_tuple},
 	{"store ready", make_stored, drop_stored, read_stored}
@@ -267,6 +239,7 @@ sift_bench_rows(PG_FUNCTION_ARGS)
 	Rows	   *rows = palloc0(sizeof(Rows));
 	void	  **alive = palloc_extended(Max(count, 1) * sizeof(void *), MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 	int			turns = Max(MEASURED / Max(count, 1), 1);
+	MemoryContext caller = CurrentMemoryContext;
 	int64		before;
 	int64		start = 0;
 	TupleDesc	desc;
@@ -290,13 +263,18 @@ sift_bench_rows(PG_FUNCTION_ARGS)
 	for (int c = 1; c <= rows->columns; c++)
 		TupleDescInitEntry(rows->desc, c, "value", TEXTOID, -1, 0);
 	make_sources(rows);
+	rows->slot = MakeSingleTupleTableSlot(rows->desc, &TTSOpsMinimalTuple);
 	rows->peer = peer_find(name);
 	if (strncmp(name, "row", 3) == 0)
 		rows->context = SiftRowContextCreate(CurrentMemoryContext, "rows", SIFT_ROW_DEFAULT_SIZES);
 	else if (strncmp(name, "store", 5) == 0)
 		rows->context = SiftRowStoreCreate(CurrentMemoryContext, "rows");
 	else if (rows->peer == NULL)
+	{
 		rows->context = AllocSetContextCreate(CurrentMemoryContext, "rows", ALLOCSET_DEFAULT_SIZES);
+		rows->peer = &palloc_and_pfree;
+		caller = MemoryContextSwitchTo(rows->context);
+	}
 
 	before = private_memory();
 	for (int i = 0; i < count; i++)
@@ -316,6 +294,7 @@ sift_bench_rows(PG_FUNCTION_ARGS)
 	values[0] = Float8GetDatum((double) (clock_ns() - start) / count / turns);
 	values[1] = Float8GetDatum((double) (rows->context != NULL ? MemoryContextMemAllocated(rows->context, true) :
 										 private_memory() - before) / count);
+	MemoryContextSwitchTo(caller);
 	for (int i = 0; i < count; i++)
 		check_row(rows, kind, alive[i], &rows->sources[i % SOURCES]);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, isnull)));

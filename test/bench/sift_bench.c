@@ -112,9 +112,8 @@ typedef struct Bench
 {
 	Kind		kind;
 	Work		work;
-	Size		sizes[NUM_SIZES];	/* of the chunks of a queue, or that are
-								 * replaced, in turn */
-	Size		size;			/* of all chunks of other works */
+	Size		sizes[NUM_SIZES];	/* of the chunks, in turn */
+	Size		size;			/* of all chunks of RESET, ZERO and TOUCH */
 	uint64		count;			/* chunks that are alive */
 	uint64		warm_up;		/* chunks that a queue takes before it is
 								 * measured */
@@ -125,7 +124,7 @@ typedef struct Bench
 								 * or of a peer's private memory */
 } Bench;
 
-/* A chunk of a queue.  Its bytes go on, but nobody writes them. */
+/* A chunk of a queue or a batch.  Its bytes go on, but nobody writes them. */
 typedef struct Link
 {
 	struct Link *next;

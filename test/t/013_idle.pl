@@ -157,6 +157,12 @@ sub is_left_alone
 	is_left_alone('GLIBC_TUNABLES');
 	$node->stop;
 }
+{
+	local $ENV{GLIBC_TUNABLES} = 'glibc.rtld.optional_static_tls=1024';
+	$node->start;
+	is($node->safe_psql('postgres', "BEGIN \\; $holds \\; COMMIT \\; " . sprintf($own, 'free_heap_bytes > 400000000')), "t\nt", 'a tunable that is not malloc\'s: memory is kept');
+	$node->stop;
+}
 $node->append_conf('postgresql.conf', 'sift.account_server = off');
 $node->start;
 is_left_alone('sift.account_server = off');
