@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "extension/sift/sift.h"
+#include "storage/fd.h"
 
 /* An allocator that is called as malloc and free are. */
 typedef struct Peer
@@ -39,13 +40,13 @@ clock_ns(void)
 static inline int64
 private_memory(void)
 {
-	FILE	   *file = fopen("/proc/self/statm", "r");
+	FILE	   *file = AllocateFile("/proc/self/statm", "r");
 	long long	resident = 0;
 	long long	shared = 0;
 
 	if (file == NULL || fscanf(file, "%*d %lld %lld", &resident, &shared) != 2)
 		elog(ERROR, "could not read /proc/self/statm");
-	fclose(file);
+	FreeFile(file);
 	return (resident - shared) * sysconf(_SC_PAGESIZE);
 }
 
