@@ -50,6 +50,7 @@ static void track(void);
 
 static int	memory_limit = -1;
 static int	max_memory_limit = -1;
+static int	max_memory_limit_assigned = 0;	/* how often */
 static int	total_memory_limit = -1;
 static bool account_server = true;
 
@@ -98,6 +99,7 @@ assign_memory_limit(int newval, void *extra)
 static void
 assign_max_memory_limit(int newval, void *extra)
 {
+	max_memory_limit_assigned++;
 	limit_changed(LIMIT_OF_SUPERUSER, newval);
 }
 
@@ -122,6 +124,37 @@ assign_log_min_peak(int newval, void *extra)
 }
 
 /*
+ * define_max_memory_limit
+ *		Define it, over the text that may be there from before.
+ *
+ * A session to which the library comes by session_preload_libraries finds
+ * settings that were made when it began as mere text.  PostgreSQL leaves out
+ * what the user may not set, with a WARNING, and with it the limit of the role
+ * that it took the place of.  So the session ends, as it does where the library
+ * was there before.  A superuser's typing error ends none.
+ */
+static void
+define_max_memory_limit(void)
+{
+	bool		is_there = GetConfigOption("sift.max_memory_limit", true, false) != NULL;
+
+	max_memory_limit_assigned = 0;
+	DefineCustomIntVariable("sift.max_memory_limit",
+							"Sets the most that sift.memory_limit can be in effect.",
+							"-1 means no limit.",
+							&max_memory_limit,
+							-1, -1, MAX_KILOBYTES,
+							PGC_SUSET, GUC_UNIT_KB,
+							NULL, assign_max_memory_limit, NULL);
+	/* the default is assigned in any case */
+	if (is_there && max_memory_limit_assigned == 1 && IsInitProcessingMode() && !superuser())
+		ereport(FATAL,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied to set parameter \"%s\"", "sift.max_memory_limit"),
+				 errdetail("The session was to begin with a value that was not accepted.")));
+}
+
+/*
  * define_settings
  *		Define the settings, each once: _PG_init is run again when it ended
  *		in an error.
@@ -141,13 +174,7 @@ define_settings(void)
 								NULL, assign_memory_limit, NULL);
 	defined = Max(defined, 1);
 	if (defined < 2)
-		DefineCustomIntVariable("sift.max_memory_limit",
-								"Sets the most that sift.memory_limit can be in effect.",
-								"-1 means no limit.",
-								&max_memory_limit,
-								-1, -1, MAX_KILOBYTES,
-								PGC_SUSET, GUC_UNIT_KB,
-								NULL, assign_max_memory_limit, NULL);
+		define_max_memory_limit();
 	defined = Max(defined, 2);
 	if (defined < 3)
 		DefineCustomIntVariable("sift.total_memory_limit",
