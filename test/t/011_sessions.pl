@@ -13,6 +13,7 @@ shared_preload_libraries = 'sift'
 max_worker_processes = 8
 jit = off
 autovacuum = off
+restart_after_crash = on
 parallel_setup_cost = 0
 parallel_tuple_cost = 0
 min_parallel_table_scan_size = 0
@@ -92,15 +93,24 @@ like($node->safe_psql('postgres', q{SELECT DISTINCT kind FROM sift_memory_refusa
 
 # Workers are seen while they work, with the leader and under its limit.
 my $holder = $node->background_psql('postgres', on_error_stop => 0);
-my $pid = $holder->query_safe('SELECT pg_backend_pid()');
 $holder->query_safe(q{SET sift.memory_limit = '200MB'; SET work_mem = '100MB'});
 $node->safe_psql('postgres', q{CREATE FUNCTION wait_here(bigint) RETURNS bool LANGUAGE plpgsql PARALLEL SAFE AS
 	$$ BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN true; END $$});
-my $gate = $node->background_psql('postgres');
-$gate->query_safe('SELECT pg_advisory_lock(1)');
-$holder->query_until(qr/started/, qq{\\echo started\nSELECT count(*) FROM a JOIN b USING (k) WHERE wait_here(b.k);\n});
-$node->poll_query_until('postgres', "SELECT count(*) = 2 FROM pg_stat_activity WHERE leader_pid = $pid AND wait_event_type = 'Lock'")
-	or die 'the workers do not come';
+my $gate = $node->background_psql('postgres', on_error_stop => 0);
+
+# The session begins a parallel join, whose two workers wait for the gate.  Returns
+# the leader's pid.
+sub begin_join
+{
+	my ($session) = @_;
+	my $leader = $session->query_safe('SELECT pg_backend_pid()');
+	$gate->query_safe('SELECT pg_advisory_lock(1)');
+	$session->query_until(qr/started/, qq{\\echo started\nSELECT count(*) FROM a JOIN b USING (k) WHERE wait_here(b.k);\n});
+	$node->poll_query_until('postgres', "SELECT count(*) = 2 FROM pg_stat_activity WHERE leader_pid = $leader AND wait_event_type = 'Lock'")
+		or die 'the workers do not come';
+	return $leader;
+}
+my $pid = begin_join($holder);
 is($node->safe_psql('postgres', qq{
 	SELECT count(*), min(limit_bytes), bool_and(server_bytes > 1000000), bool_and(shared_bytes = 0)
 	FROM sift_memory_usage_backends WHERE leader_pid = $pid}), '2|' . 200 * 1024 * 1024 . '|t|t',
@@ -114,12 +124,8 @@ is($node->safe_psql('postgres', $at_rest), '0|t', 'and both are gone after that'
 # A worker that is killed by a query cancel or a termination of its leader.
 for my $end ('pg_cancel_backend', 'pg_terminate_backend')
 {
-	$gate->query_safe('SELECT pg_advisory_lock(1)');
 	my $victim = $node->background_psql('postgres', on_error_stop => 0);
-	my $victim_pid = $victim->query_safe('SELECT pg_backend_pid()');
-	$victim->query_until(qr/started/, qq{\\echo started\nSELECT count(*) FROM a JOIN b USING (k) WHERE wait_here(b.k);\n});
-	$node->poll_query_until('postgres', "SELECT count(*) = 2 FROM pg_stat_activity WHERE leader_pid = $victim_pid AND wait_event_type = 'Lock'")
-		or die 'the workers do not come';
+	my $victim_pid = begin_join($victim);
 	$node->safe_psql('postgres', "SELECT $end($victim_pid)");
 	$node->poll_query_until('postgres', "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE leader_pid = $victim_pid)")
 		or die 'the workers do not go';
@@ -127,10 +133,22 @@ for my $end ('pg_cancel_backend', 'pg_terminate_backend')
 	is($node->safe_psql('postgres', $at_rest), '0|t', "$end leaves nothing");
 	eval { $victim->quit };
 }
-$holder->quit;
-$gate->quit;
 is(left_in_shared_memory(), $before, 'nothing in /dev/shm either');
 unlike(slurp_file($node->logfile), qr/PANIC|TRAP|terminated by signal/, 'the server is whole');
+
+# A worker that the kernel kills: the server begins again, and nothing is charged for what was.
+$pid = begin_join($holder);
+my $held = $node->safe_psql('postgres', qq{
+	SELECT (SELECT sum(shared_bytes) > 3000000 FROM sift_memory_usage_backends), (SELECT count(*) > 0 FROM sift_memory_refusals),
+		min(pid) FROM sift_memory_usage_backends WHERE leader_pid = $pid});
+like($held, qr/^t\|t\|\d+$/, 'a join holds shared memory, and refusals are known');
+my $from = -s $node->logfile;
+kill 'KILL', (split /\|/, $held)[2];
+eval { $_->quit } for $holder, $gate;
+$node->wait_for_log(qr/all server processes terminated; reinitializing.*ready to accept connections/s, $from);
+is($node->safe_psql('postgres', "$at_rest; SELECT count(*) FROM sift_memory_refusals"), "0|t\n0", 'a killed worker leaves nothing');
+is(left_in_shared_memory(), $before, 'nor in /dev/shm');
+is((run(q{SET sift.memory_limit = '400MB'; SELECT count(*) FROM a JOIN b USING (k)}))[0], 500000, 'and the next join works');
 $node->stop;
 
 # Where segments are of another type they are not accounted.

@@ -58,7 +58,7 @@ server_check_query = SELECT 1
 server_check_delay = 0
 INI
 	$pooler = IPC::Run::start([ 'pgbouncer', '-q', "$folder/ini" ], '>>', "$folder/log", '2>>', "$folder/log");
-	for (1 .. 1800)
+	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
 	{
 		return if -S "$folder/.s.PGSQL.6432";
 		select undef, undef, undef, 0.1;
@@ -69,25 +69,27 @@ sub end_pooler
 {
 	$pooler->signal('INT');
 	$pooler->finish;
+	undef $pooler;
 }
+END { local $?; $pooler->kill_kill if $pooler }
 sub through { return "host=$folder port=6432 dbname=postgres user=$_[0]" }
 sub client { return $node->safe_psql('postgres', $_[1], connstr => through($_[0])) }
 sub fills
 {
-	my ($role, $what, $set) = @_;
-	my $stderr = ($node->psql('postgres', ($set // '') . 'SELECT fill()', connstr => through($role)))[2];
-	like($stderr, qr/^psql:<stdin>:1: ERROR:  out of memory\nDETAIL:  .*\nHINT:  sift\.(max_)?memory_limit is /, $what);
+	my ($limit, $what, $set) = @_;
+	my $stderr = ($node->psql('postgres', ($set // '') . 'SELECT fill()', connstr => through('app')))[2];
+	like($stderr, qr/^psql:<stdin>:1: ERROR:  out of memory\nDETAIL:  .*\nHINT:  $limit kB/, $what);
 }
 
 # Session mode: DISCARD ALL follows each client.
 pool_in('session', 1);
 my $pid = client('app', 'SELECT pg_backend_pid()');
 is(client('app', 'SHOW sift.memory_limit'), '30MB', 'ALTER ROLE reaches sessions behind a pooler');
-fills('app', 'a client fills its session');
+fills('sift.memory_limit is 30720', 'a client fills its session');
 is(client('app', 'SELECT pg_backend_pid()'), $pid, 'the next client gets the same session');
 is(client('app', q{SELECT bytes < 6000000 FROM sift_memory_usage WHERE kind = 'server'}), 't', 'emptied');
-fills('app', 'and with the same room');
-fills('app', 'a client sets a limit of its own', q{SET sift.memory_limit = '10MB'; });
+fills('sift.memory_limit is 30720', 'and is filled again');
+fills('sift.memory_limit is 10240', 'a client sets a limit of its own', q{SET sift.memory_limit = '10MB'; });
 is(client('app', 'SHOW sift.memory_limit; SELECT pg_backend_pid()'), "30MB\n$pid", 'which ends with it');
 client('app', q{SET sift.memory_limit = '2MB'});
 is(client('app', 'SELECT pg_backend_pid()'), $pid, 'a limit below what is held does not keep the pooler from the session');
@@ -113,7 +115,7 @@ client('app', 'SET sift.memory_limit = -1');
 is(client('app', 'SELECT refused()'), 't', 'unless sift.max_memory_limit holds it');
 
 # A session at its limit still answers what a pooler asks.
-fills('app', 'a session is filled');
+fills('sift.max_memory_limit is 30720', 'a session is filled');
 is(client('app', 'SELECT 1'), 1, "the pooler's check");
 is(client('app', 'BEGIN; SELECT 1; COMMIT'), 1, 'and transactions go on');
 end_pooler();
@@ -126,7 +128,9 @@ my $out = '';
 ok(IPC::Run::run([ 'pgbench', '-n', '-c', 20, '-j', 2, '-t', 20, '-f', "$folder/large", '-f', "$folder/small", through('app') ], '>&', \$out), 'twenty clients')
   or diag($out);
 like($out, qr{processed: 400/400}, 'each gets its own answers');
-is(client('app', 'SELECT refusals > 10 AND charged_bytes < 30000000 FROM sift_memory_usage_backends WHERE pid = pg_backend_pid()'), 't', 'within the limit');
+my ($refused) = $out =~ m{large\n.*? - (\d+) transactions}s;
+is($node->safe_psql('postgres', q{SELECT sum(refusals), count(*), bool_and(charged_bytes < 30 * 1024 * 1024) FROM sift_memory_usage_backends WHERE usename = 'app'}),
+	"$refused|2|t", 'and each refusal is counted once');
 end_pooler();
 
 unlike(slurp_file($node->logfile), qr/PANIC|FATAL|terminated by signal/, 'no session is lost');
