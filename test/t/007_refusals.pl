@@ -67,7 +67,7 @@ my ($stdout) = run(q{SET application_name = 'ring'; SET sift.memory_limit = '32M
 	SELECT at IS NOT NULL, pid = pg_backend_pid(), usename, datname,
 	       queryid IS NOT NULL, context_name, kind, requested_bytes > 1000000,
 	       charged_bytes <= limit_bytes, limit_bytes, top_contexts[1] ~ '^ExprContext \d+$', array_length(top_contexts, 1)
-	FROM sift_memory_refusals ORDER BY at DESC LIMIT 1}, extra_params => [ '-U', $ENV{USER} || 'postgres' ]);
+	FROM sift_memory_refusals ORDER BY at DESC LIMIT 1});
 my $user = $node->safe_psql('postgres', 'SELECT current_user');
 is($stdout, "t|t|$user|postgres|t|ExprContext|server|t|t|33554432|t|5", 'a refusal is on record');
 run(qq{SET sift.memory_limit = '32MB'; DO \$\$ BEGIN FOR i IN 1..99 LOOP

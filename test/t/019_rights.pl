@@ -26,6 +26,7 @@ $node->safe_psql('postgres', q{
 	ALTER ROLE limited IN DATABASE other SET sift.max_memory_limit = '30MB';
 	CREATE FUNCTION large() RETURNS int LANGUAGE sql AS $$SELECT length(string_agg(repeat('x', 1000), '')) FROM generate_series(1, 40000)$$});
 
+my $superuser = $node->safe_psql('postgres', 'SELECT current_user');
 my $is_20MB = 'HINT:  sift\.max_memory_limit is 20480 kB';
 
 # as USER, STATEMENTS, DATABASE: what is printed, errors by their SQLSTATE among it
@@ -90,7 +91,7 @@ like(as('limited', "SELECT fails_with_more(); $limit_of_me; SELECT large()"), qr
 like(as('limited', q{DO $$ BEGIN PERFORM fails_with_more(); EXCEPTION WHEN division_by_zero THEN PERFORM large(); END $$}),
 	qr/^$refused$/, 'and where that is caught');
 like(as('limited', 'SELECT with_definer()'), qr/^$refused$/, "limits are the session's, whoever owns the function");
-is(as('postgres', "SET ROLE limited; SELECT ($limit_of_me) IS NULL; SELECT large()"), "t\n40000000", "SET ROLE does not bring that role's limit");
+is(as($superuser, "SET ROLE limited; SELECT ($limit_of_me) IS NULL; SELECT large()"), "t\n40000000", "SET ROLE does not bring that role's limit");
 $node->stop;
 
 # A library that comes with the session finds what the user has asked for as mere text.
@@ -109,16 +110,16 @@ for my $option ('sift.max_memory_limit=-1', 'sift.max_memory_limit=junk', 'sift.
 	local $ENV{PGOPTIONS} = '-c sift.account_server=off';
 	like(as('limited', 'SELECT large()'), qr/^$refused$/, 'nothing gained by sift.account_server=off');
 }
-for my $user (qw(trusted postgres))
+for my $user ('trusted', $superuser)
 {
 	local $ENV{PGOPTIONS} = '-c sift.max_memory_limit=30MB';
 	is(as($user, 'SHOW sift.max_memory_limit'), '30MB', "$user may");
 }
 {
 	local $ENV{PGOPTIONS} = '-c session_preload_libraries=';
-	$node->safe_psql('postgres', "ALTER ROLE $_ SET sift.max_memory_limit = 'junk'") for qw(trusted postgres);
+	$node->safe_psql('postgres', "ALTER ROLE $_ SET sift.max_memory_limit = 'junk'") for 'trusted', $superuser;
 }
-is(as('postgres', 'SHOW sift.max_memory_limit'), '-1', 'a typing error leaves the superuser a session');
+is(as($superuser, 'SHOW sift.max_memory_limit'), '-1', 'a typing error leaves the superuser a session');
 isnt($node->psql('postgres', 'SELECT 1', extra_params => [ '-U', 'trusted' ]), 0, 'and others none');
 $node->stop;
 
