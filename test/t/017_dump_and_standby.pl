@@ -1,4 +1,6 @@
-# A server's data elsewhere: a dump that is restored, and a standby that is promoted.
+# A server's data elsewhere: a dump that is restored, a standby that is promoted,
+# and an upgrade by pg_upgrade from the server below SIFT_TEST_OLD_SERVER, where
+# that is set.
 use strict;
 use warnings;
 use PostgreSQL::Test::Cluster;
@@ -11,21 +13,21 @@ jit = off
 autovacuum = off
 work_mem = '1GB'
 };
-my $primary = PostgreSQL::Test::Cluster->new('primary');
-$primary->init(allows_streaming => 1);
-$primary->append_conf('postgresql.conf', $settings);
-$primary->start;
-$primary->safe_psql('postgres', 'CREATE DATABASE shop');
-$primary->safe_psql('shop', q{
-	CREATE SCHEMA "odd place";
-	CREATE EXTENSION sift SCHEMA "odd place";
-	CREATE VIEW held AS SELECT pid, charged_bytes FROM "odd place".sift_memory_usage_backends;
-	CREATE ROLE reports LOGIN;
-	ALTER ROLE reports SET sift.memory_limit = '30MB';
-	ALTER DATABASE shop SET sift.log_min_peak = '1GB';
-	CREATE TABLE numbers AS SELECT generate_series(1, 200000) AS i;
-	GRANT SELECT ON numbers TO reports;
-	ANALYZE numbers});
+sub fill
+{
+	my ($node) = @_;
+
+	$node->safe_psql('postgres', 'CREATE DATABASE shop');
+	$node->safe_psql('shop', q{
+		CREATE SCHEMA "odd place";
+		CREATE EXTENSION sift SCHEMA "odd place";
+		CREATE VIEW held AS SELECT pid, charged_bytes FROM "odd place".sift_memory_usage_backends;
+		CREATE ROLE reports LOGIN;
+		ALTER ROLE reports SET sift.memory_limit = '30MB';
+		ALTER DATABASE shop SET sift.log_min_peak = '1GB';
+		CREATE TABLE numbers AS SELECT generate_series(1, 200000) AS i;
+		GRANT SELECT ON numbers TO reports});
+}
 
 # What a server that has Sift must do, whichever one it is.
 my $large = q{SELECT length(string_agg(repeat('x', 1000), '')) FROM numbers};
@@ -51,6 +53,11 @@ sub works
 		SET sift.memory_limit = '100MB';
 		SELECT sum(i) FROM numbers}), '20000100000', "$where: a parallel query under a limit");
 }
+my $primary = PostgreSQL::Test::Cluster->new('primary');
+$primary->init(allows_streaming => 1);
+$primary->append_conf('postgresql.conf', $settings);
+$primary->start;
+fill($primary);
 works($primary, 'primary');
 
 # The members of the extension are not in the dump, the rest is.
@@ -87,5 +94,31 @@ $standby->safe_psql('shop', 'INSERT INTO numbers SELECT 0 WHERE false');
 works($standby, 'promoted');
 $standby->stop;
 $primary->stop;
+
+SKIP:
+{
+	my $older = $ENV{SIFT_TEST_OLD_SERVER} or skip 'SIFT_TEST_OLD_SERVER is not set', 16;
+
+	my $old = PostgreSQL::Test::Cluster->new('old', install_path => $older);
+	$old->init;
+	$old->append_conf('postgresql.conf', $settings);
+	$old->start;
+	fill($old);
+	works($old, 'old');
+	$old->stop;
+	my $new = PostgreSQL::Test::Cluster->new('new');
+	# as the older server was made
+	$new->init(extra => $new->pg_version >= 18 ? ['--no-data-checksums'] : []);
+	$new->append_conf('postgresql.conf', $settings);
+	# it leaves scripts where it runs
+	chdir $new->basedir;
+	command_ok([ 'pg_upgrade', '-b', "$older/bin", '-B', $new->config_data('--bindir'), '-d', $old->data_dir, '-D', $new->data_dir,
+		'-s', $new->host, '-p', $old->port, '-P', $new->port ], 'upgraded');
+	$new->start;
+	is($new->safe_psql('shop', q{SELECT nspname, extversion FROM pg_extension e JOIN pg_namespace n ON n.oid = extnamespace WHERE extname = 'sift'}),
+		'odd place|1.0', 'the extension has come along');
+	works($new, 'upgraded');
+	$new->stop;
+}
 
 done_testing();
