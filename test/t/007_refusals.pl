@@ -70,8 +70,12 @@ my ($stdout) = run(q{SET application_name = 'ring'; SET sift.memory_limit = '32M
 	FROM sift_memory_refusals ORDER BY at DESC LIMIT 1});
 my $user = $node->safe_psql('postgres', 'SELECT current_user');
 is($stdout, "t|t|$user|postgres|t|ExprContext|server|t|t|33554432|t|5", 'a refusal is on record');
+my $logged = -s $node->logfile;
 run(qq{SET sift.memory_limit = '32MB'; DO \$\$ BEGIN FOR i IN 1..99 LOOP
 	BEGIN PERFORM repeat('x', 800000000 + i); EXCEPTION WHEN out_of_memory THEN NULL; END; END LOOP; END \$\$});
+my $log = slurp_file($node->logfile, $logged);
+is(scalar(() = $log =~ /TopMemoryContext: \d+ total/g), 99, "a refusal that is caught is in the log as PostgreSQL's dump of contexts, once");
+unlike($log, qr/(?:ERROR|WARNING|HINT|LOG):  (?!statement: |(?:dis)?connection )/, 'and in no other way');
 run(q{SET sift.memory_limit = '32MB'; SELECT repeat('x', 900000001)});
 is($node->safe_psql('postgres', 'SELECT count(*), min(requested_bytes) BETWEEN 800000000 AND 800001000, max(requested_bytes) > 900000000 FROM sift_memory_refusals'),
 	'100|t|t', 'the last 100 are kept');

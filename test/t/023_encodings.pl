@@ -5,17 +5,21 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+# A German locale of its own.
+my $locales = PostgreSQL::Test::Utils::tempdir;
+system_or_bail('localedef', '-i', 'de_DE', '-f', 'UTF-8', "$locales/de_DE.UTF-8");
+
 my $node = PostgreSQL::Test::Cluster->new('main');
 $node->init(extra => ['--no-locale']);
 $node->append_conf('postgresql.conf', q{
 shared_preload_libraries = 'sift'
 jit = off
 autovacuum = off
-lc_messages = 'C.UTF-8'
+lc_messages = 'de_DE.UTF-8'
 sift.log_min_peak = '20MB'
 });
 {
-	local $ENV{LANGUAGE} = 'de';
+	local $ENV{LOCPATH} = $locales;
 	$node->start;
 }
 
