@@ -27,6 +27,7 @@ OBJS = \
 	src/guard.o \
 	src/idle.o \
 	src/ledger.o \
+	src/machine_memory.o \
 	src/method_table.o \
 	src/peak.o \
 	src/procfs.o \
@@ -52,7 +53,7 @@ OBJS = \
 	src/view_rows.o \
 	src/views.o
 
-DATA = sift--1.0.sql
+DATA = sift--1.0.sql sift--1.0--1.1.sql
 HEADERS_sift = src/sift.h
 PGFILEDESC = "sift - accounted memory contexts"
 REGRESS = settings extension

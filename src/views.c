@@ -16,6 +16,7 @@
 #include "context.h"
 #include "extent.h"
 #include "free_heap.h"
+#include "machine_memory.h"
 #include "mb/pg_wchar.h"
 #include "peak.h"
 #include "postmaster/bgworker.h"
@@ -35,6 +36,7 @@ PGDLLEXPORT Datum sift_memory_usage_contexts_1_0(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum sift_memory_usage_backends_1_0(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum sift_memory_usage_total_1_0(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum sift_memory_refusals_1_0(PG_FUNCTION_ARGS);
+PGDLLEXPORT Datum sift_machine_memory_1_1(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum sift_compact_1_0(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum sift_trim_1_0(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum sift_reset_peak_1_0(PG_FUNCTION_ARGS);
@@ -44,6 +46,7 @@ PG_FUNCTION_INFO_V1(sift_memory_usage_contexts_1_0);
 PG_FUNCTION_INFO_V1(sift_memory_usage_backends_1_0);
 PG_FUNCTION_INFO_V1(sift_memory_usage_total_1_0);
 PG_FUNCTION_INFO_V1(sift_memory_refusals_1_0);
+PG_FUNCTION_INFO_V1(sift_machine_memory_1_1);
 PG_FUNCTION_INFO_V1(sift_compact_1_0);
 PG_FUNCTION_INFO_V1(sift_trim_1_0);
 PG_FUNCTION_INFO_V1(sift_reset_peak_1_0);
@@ -518,6 +521,25 @@ sift_memory_refusals_1_0(PG_FUNCTION_ARGS)
 	view_needs_preload(refusal_ring_exists());
 	view_answer(list_refusals, fcinfo);
 	return (Datum) 0;
+}
+
+/*
+ * sift_machine_memory
+ *		What sift_recommended_limits() begins with.
+ */
+Datum
+sift_machine_memory_1_1(PG_FUNCTION_ARGS)
+{
+	RowBuilder	row = {0};
+	MachineMemory memory;
+	TupleDesc	desc;
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	machine_memory("", &memory);
+	put_number(&row, memory.bytes);
+	put_text(&row, memory.bytes < 0 ? NULL : memory.source);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), row.values, row.nulls)));
 }
 
 /*

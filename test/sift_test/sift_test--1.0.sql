@@ -87,3 +87,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 
 CREATE FUNCTION sift_test_drop(name text) RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+-- "bytes source" of the memory of a machine whose files are in a folder.
+CREATE FUNCTION sift_test_machine_memory(root text) RETURNS text
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;

@@ -19,9 +19,33 @@ my $large = q{SELECT array_agg(repeat('x', 1000)) FROM generate_series(1, 100000
 my $stderr = ($node->psql('postgres', "SET sift.memory_limit = '30MB'; $large"))[2];
 like($stderr, qr/ERROR:  out of memory\nDETAIL:  .*\nHINT:  sift\.memory_limit is 30720 kB/, 'a limit without the extension');
 
+$node->safe_psql('postgres', 'CREATE EXTENSION sift');
+
+# An older script goes with this library, and an update makes what a new
+# installation makes.
+my $objects = q{
+	SELECT i.type, i.identity, coalesce(pg_get_functiondef(p.oid), pg_get_viewdef(c.oid)), p.proacl, c.relacl,
+		obj_description(d.objid, d.classid::regclass::name)
+	FROM pg_depend d CROSS JOIN pg_identify_object(d.classid, d.objid, 0) i
+	LEFT JOIN pg_proc p ON p.oid = d.objid AND d.classid = 'pg_proc'::regclass
+	LEFT JOIN pg_class c ON c.oid = d.objid AND d.classid = 'pg_class'::regclass
+	WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
+	AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'sift') ORDER BY 1, 2};
+$node->safe_psql('postgres', q{CREATE DATABASE updated});
+$node->safe_psql('updated', q{CREATE EXTENSION sift VERSION '1.0'});
+is($node->safe_psql('updated', q{
+	SELECT sift_trim() >= 0, (SELECT count(*) > 0 FROM sift_memory_usage), (SELECT count(*) > 0 FROM sift_memory_usage_backends),
+		(SELECT count(*) FROM sift_memory_usage_total), (SELECT count(*) FROM sift_memory_usage_statements) >= 0}),
+	't|t|t|1|t', 'this library serves the script of 1.0');
+unlike($node->safe_psql('updated', $objects), qr/sift_recommended_limits/, 'which has what 1.0 had');
+$node->safe_psql('updated', q{ALTER EXTENSION sift UPDATE});
+like($node->safe_psql('updated', $objects), qr/sift_recommended_limits/, 'updated');
+is($node->safe_psql('updated', $objects), $node->safe_psql('postgres', $objects), 'it is what a new installation makes');
+$stderr = ($node->psql('updated', q{CREATE FUNCTION sift_trim_next() RETURNS int8 AS '$libdir/sift', 'sift_trim_9_9' LANGUAGE C}))[2];
+like($stderr, qr/could not find function "sift_trim_9_9" in file/, 'a newer script says what this library lacks');
+
 # Several databases look at the same server.
-$node->safe_psql('postgres', q{CREATE EXTENSION sift; CREATE EXTENSION sift_test});
-$node->safe_psql('postgres', 'CREATE DATABASE other');
+$node->safe_psql('postgres', 'CREATE EXTENSION sift_test; CREATE DATABASE other');
 $node->safe_psql('other', 'CREATE SCHEMA tools; CREATE EXTENSION sift SCHEMA tools; CREATE EXTENSION sift_test');
 my $holder = $node->background_psql('other', on_error_stop => 0);
 my $pid = $holder->query_safe('SELECT pg_backend_pid()');

@@ -52,7 +52,7 @@ like($stderr, qr/ERROR:  function "sift_trim" already exists/, 'what was there b
 # Every function is called in all the ways there are.
 my $functions = $node->safe_psql('postgres', q{SELECT proname FROM pg_proc
 	WHERE pronamespace = 'public'::regnamespace AND proname LIKE 'sift\_%' ORDER BY 1});
-is(scalar(split /\n/, $functions), 11, 'there are functions');
+is(scalar(split /\n/, $functions), 13, 'there are functions');
 my $odd = '';
 for my $f (map { "public.$_" } split /\n/, $functions)
 {
