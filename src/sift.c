@@ -17,6 +17,7 @@
 #include "access/xact.h"
 #include "block.h"
 #include "caches.h"
+#include "commands/extension.h"
 #include "compat.h"
 #include "executor/executor.h"
 #include "explain_option.h"
@@ -592,6 +593,21 @@ set_shared_memory_hooks(void)
 	shmem_startup_hook = start_shared_memory;
 }
 
+/*
+ * warn_not_preloaded
+ *		Who creates the extension in a session that loads the library for that
+ *		believes that all is done: a SET in the next session succeeds, and there
+ *		is no limit.
+ */
+static void
+warn_not_preloaded(void)
+{
+	ereport(WARNING,
+			(errmsg("sift is not loaded via \"shared_preload_libraries\""),
+			 errdetail("Sessions that do not load the library themselves have no limit, whatever is set."),
+			 errhint("Add \"sift\" to \"shared_preload_libraries\" and restart the server.")));
+}
+
 void
 _PG_init(void)
 {
@@ -603,6 +619,8 @@ _PG_init(void)
 	if (!process_shared_preload_libraries_in_progress)
 	{
 		set_hooks();
+		if (creating_extension)
+			warn_not_preloaded();
 		return;
 	}
 	set_shared_memory_hooks();

@@ -11,10 +11,11 @@ $node->start;
 my $rows = q{'SELECT i FROM generate_series(1, 100000) i'};
 
 # Not preloaded: the library comes with the first function.
-$node->safe_psql('postgres', 'CREATE EXTENSION sift; CREATE EXTENSION sift_test; CREATE ROLE somebody');
+my ($ret, $stdout, $stderr) = $node->psql('postgres', 'CREATE EXTENSION sift; CREATE EXTENSION sift_test; CREATE ROLE somebody');
+like($stderr, qr/WARNING:  sift is not loaded via "shared_preload_libraries"\nDETAIL:  .*no limit.*\nHINT:  .*restart/, 'who creates the extension is warned');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM sift_memory_usage'),
 	6, 'not preloaded: the own account works');
-my ($ret, $stdout, $stderr) = $node->psql('postgres',
+($ret, $stdout, $stderr) = $node->psql('postgres',
 	"\\set VERBOSITY verbose\nSELECT * FROM sift_memory_usage_backends");
 like($stderr, qr/55000.*shared_preload_libraries/s, 'not preloaded: other backends are not seen');
 like($stderr, qr/HINT: .*restart/, 'and the hint tells what to do');
