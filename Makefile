@@ -85,9 +85,10 @@ install postgresql-server-dev-15 (17, 18), or set PG_CONFIG to that server's pg_
 endif
 include $(PGXS)
 
-# a VPATH build has no src folder yet
-$(OBJS) $(OBJS:.o=.bc): | src
-src:
+# A VPATH build has no src folder yet; by its full name, or make would be content
+# with the one it finds by VPATH.
+$(OBJS) $(OBJS:.o=.bc): | $(CURDIR)/src
+$(CURDIR)/src:
 	mkdir -p $@
 
 # every object is built again when a header changes
