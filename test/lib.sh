@@ -58,12 +58,15 @@ install_packages() {
 	package=$(as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y \
 		--no-install-recommends "${missing[@]}" 2>&1) ||
 		{ say "$package"; die "could not install ${missing[*]}"; }
-	case " ${missing[*]} " in
-	*" pgbouncer "*)	# the program is wanted, not the service that its package starts
-		as_root invoke-rc.d pgbouncer stop >/dev/null 2>&1 || true
-		as_root update-rc.d pgbouncer disable >/dev/null 2>&1 || true
-		;;
-	esac
+	# the program is wanted, not the service that its package starts
+	for package in pgbouncer prometheus prometheus-postgres-exporter; do
+		case " ${missing[*]} " in
+		*" $package "*)
+			as_root invoke-rc.d "$package" stop >/dev/null 2>&1 || true
+			as_root update-rc.d "$package" disable >/dev/null 2>&1 || true
+			;;
+		esac
+	done
 }
 
 # make_build: copy the tree into a temporary folder, build it there, and
