@@ -55,6 +55,7 @@ OBJS = \
 
 DATA = sift--1.0.sql sift--1.0--1.1.sql
 HEADERS_sift = src/sift.h
+SCRIPTS = sift_report
 PGFILEDESC = "sift - accounted memory contexts"
 REGRESS = settings extension
 PG_CPPFLAGS = -I$(srcdir)/src
