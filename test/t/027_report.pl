@@ -247,6 +247,17 @@ like($html, qr/client backend $pid/, 'which has what was seen');
 $parallel->finish;
 eval { $holder->quit };
 
+# --- a server where nothing is charged, and no statement kept
+$node->append_conf('postgresql.conf', "sift.account_server = off\nsift.total_memory_limit = -1\nsift.track_statements = 'none'");
+$node->start;
+$node->safe_psql('postgres', 'SELECT sift_reset_statements()');
+($status, $said, $html) = report('--samples', 2, '--interval', 0.1);
+is($status, 0, 'nothing to show');
+like($html, qr/$_/, 'what there is instead') for 'there is no limit for all sessions together', 'No statement is on record: sift\.track_statements',
+	'No request is on record', '<span class="dim">off</span>';
+is((() = $html =~ /<svg/g), 1, 'and no chart of nothing');
+$node->stop;
+
 # --- a server without the library
 $node->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 $node->start;
