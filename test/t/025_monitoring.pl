@@ -52,7 +52,7 @@ sub check
 my @there = ('-H', $node->host, '-p', $node->port, '-U', 'sift_watch', '-d', 'postgres');
 
 like(check('session', '-w', 80, '-c', 95, @there), qr{\A0 SIFT OK: no session has a limit \| share=0\.00%;80;95;0; sessions=0;;;0;\n\z}, 'no session has a limit');
-like(check('refusals', '-w', 0, '-c', 1, @there), qr{\A0 SIFT OK: 0 refusals in the last 10 minutes \| refusals=0\.00;0;1;0; \n\z}, 'no refusals');
+like(check('refusals', '-w', 0, '-c', 1, @there), qr{\A0 SIFT OK: refusals in the last 10 minutes: 0 \| refusals=0\.00;0;1;0;\n\z}, 'no refusals');
 my @session = map { $node->background_psql('shop', on_error_stop => 0, extra_params => [ '-U', $_ ]) } 'app', 'app', 'free|man';
 my @pid = map { $_->query_safe('SELECT pg_backend_pid()') } @session;
 # rows in a row context, and a cursor, which stands still where it holds most
@@ -74,23 +74,32 @@ is($of_total, sprintf('%.2f', 100 * $charged / 314572800), 'its share is that of
 
 # one refusal by the session's limit, and one by the total's
 $session[1]->query(q{SELECT length(string_agg(repeat('x', 1000), '')) FROM generate_series(1, 100000)});
-like(check('refusals', '-w', 0, '-c', 1, @there), qr{\A1 SIFT WARNING: 1 refusals in the last 10 minutes, the last of app in shop: \d+ bytes, where \d+ of 30720 kB were held \| refusals=1\.00;0;1;0; \n\z}, 'a refusal');
+like(check('refusals', '-w', 0, '-c', 1, @there), qr{\A1 SIFT WARNING: refusals in the last 10 minutes: 1, the last of app in shop: \d+ bytes, where \d+ of 30720 kB were held \| refusals=1\.00;0;1;0;\n\z}, 'a refusal');
 $session[2]->query(q{SELECT length(string_agg(repeat('x', 1000), '')) FROM generate_series(1, 400000)});
-like(check('refusals', '-w', 0, '-c', 1, @there), qr{\A2 SIFT CRITICAL: 2 refusals in the last 10 minutes, the last of free man in shop: .* 307200 kB were held \| refusals=2\.00}, 'two; a name does not pass for figures');
-like(check('refusals', '-w', 0, '-c', 1, '-n', 0, @there), qr{\A0 SIFT OK: 0 refusals in the last 0 minutes \|}, 'none of them in no time');
+like(check('refusals', '-w', 0, '-c', 1, @there), qr{\A2 SIFT CRITICAL: refusals in the last 10 minutes: 2, the last of free man in shop: .* 307200 kB were held \| refusals=2\.00}, 'two; a name does not pass for figures');
+like(check('refusals', '-w', 0, '-c', 1, '-n', 0, @there), qr{\A0 SIFT OK: refusals in the last 0 minutes: 0 \|}, 'none of them in no time');
 like(check('total', '-w', 99, '-c', 99, @there), qr{\A0 .* refusals=1c\n\z}, 'the one by the total is told with it');
 
 # what it cannot do
 my @numbers = ('-w', 80, '-c', 95);
-for my $wrong ([ 'session', '-w', 'x', '-c', 95 ], [ 'session', '-w', 80 ], [ 'session', '-w', 80, '-c', -1 ], [ 'session', '-w', 95, '-c', 80 ], [ 'session', '-w', '1.2.3', '-c', 80 ],
-	[ 'session', '-w' ], [ 'refusals', @numbers, '-n', '1;' ], [ 'session', @numbers, '-t', 0 ], [ 'session', @numbers, '-x' ], [ 'session', @numbers, 'more' ], ['all'], [])
+for my $wrong ([ '-w takes a number, not "x"', 'session', '-w', 'x', '-c', 95 ], [ '-w takes a number, not "1.2.3"', 'session', '-w', '1.2.3', '-c', 80 ],
+	[ '-c takes a number, not ""', 'session', '-w', 80 ], [ '-c takes a number, not "-1"', 'session', '-w', 80, '-c', -1 ],
+	[ '-w 95 is above -c 80', 'session', '-w', 95, '-c', 80 ], [ 'option -c needs a value', 'session', '-w', 80, '-c' ],
+	[ '-n takes minutes, not "1;"', 'refusals', @numbers, '-n', '1;' ], [ '-t takes whole seconds, not "0"', 'session', @numbers, '-t', 0 ],
+	[ 'there is no option -x', 'session', @numbers, '-x' ], [ 'more is one word too many', 'session', @numbers, 'more' ],
+	map { [ 'say which check: session, total or refusals (--help tells more)', $_ ] } 'all', '')
 {
-	like(check(@$wrong, @there), qr{\A3 SIFT UNKNOWN: [^\n]+\n\z}, "not understood: @$wrong");
+	my ($says, $check, @rest) = @$wrong;
+	is(check($check, @there, @rest), "3 SIFT UNKNOWN: $says\n", "not understood: $check @rest");
 }
 like(check('session', @numbers, @there, '-d', 'bare'), qr{\A3 SIFT UNKNOWN: the extension is not in this database: CREATE EXTENSION sift\n\z}, 'no extension');
 like(check('session', @numbers, @there, '-U', 'nobody'), qr{\A3 SIFT UNKNOWN: the role may not see all sessions: GRANT pg_monitor to it\n\z}, 'no rights');
-like(check('session', @numbers, @there, '-d', 'nowhere'), qr{\A2 SIFT CRITICAL: the server is not reached: .*database "nowhere" does not exist\n\z}, 'no such database');
+like(check('session', @numbers, @there, '-d', 'nowhere'), qr{\A2 SIFT CRITICAL: the server is not reached: connection to .*database "nowhere" does not exist\n\z}, 'no such database');
 like(check('session', @numbers, @there, '-p', 1), qr{\A2 SIFT CRITICAL: the server is not reached: [^\n|]+\n\z}, 'no server');
+my $locker = $node->background_psql('postgres');
+$locker->query_safe('BEGIN; LOCK pg_extension IN ACCESS EXCLUSIVE MODE');
+is(check('session', @numbers, @there, '-t', 1), "2 SIFT CRITICAL: no answer within 1 s\n", 'a server that does not answer');
+$locker->quit;
 like(check('total', @numbers, '-d', 'dbname=postgres user=sift_watch host=' . $node->host . ' port=' . $node->port), qr{\A0 SIFT OK: }, 'by a connection string');
 {
 	local $ENV{PGOPTIONS} = '-c default_transaction_read_only=on';
@@ -205,6 +214,12 @@ tests:
       - { eval_time: 12m, alertname: SiftNoFigures, exp_alerts: [ { exp_annotations: { summary: 'There are no figures of Sift' } } ] }
 YML
 command_ok([ 'promtool', 'test', 'rules', "$folder/test.yml" ], 'the rules');
+
+# without a total limit
+$node->append_conf('postgresql.conf', 'sift.total_memory_limit = -1');
+$node->reload;
+agrees('no total limit', 'sift_total_limit_bytes', [], q{SELECT 'NaN' FROM sift_memory_usage_total WHERE limit_bytes IS NULL});
+like(check('total', '-w', 0, '-c', 0, @there), qr{\A0 SIFT OK: there is no total limit; \d+ kB are held \| share=0\.00%;0;0;0; charged=\d+B;;;0; refusals=1c\n\z}, 'nor is there a share of it');
 
 for (@programs)
 {
