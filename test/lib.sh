@@ -125,6 +125,13 @@ restart_server() {
 		{ cat "$work/server.log"; die "the server did not start again"; }
 }
 
+# regress FOLDER: the regression tests of an extension there, on that server.
+regress() {
+	as_user env PGHOST="$PGHOST" PGPORT="$PGPORT" PGUSER="$PGUSER" \
+		make -s -C "$1" installcheck PG_CONFIG="$PG_CONFIG" ||
+		{ cat "$1/regression.diffs"; return 1; }
+}
+
 clean_up() {
 	local data
 
