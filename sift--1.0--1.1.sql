@@ -8,7 +8,7 @@ CREATE FUNCTION sift_machine_memory(
     OUT source pg_catalog.text)
 RETURNS pg_catalog.record
 AS 'MODULE_PATHNAME', 'sift_machine_memory_1_1'
-LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION sift_machine_memory() IS
     'memory that the machine or the control group gives this server, and the file that says so';
