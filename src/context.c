@@ -206,6 +206,17 @@ drop_empty_block(SiftContext *context)
 		refresh_home(context);
 }
 
+/* The size of the next block, which is to have room for a chunk of that length. */
+static inline Size
+size_for(const SiftContext *context, Size length)
+{
+	Size		size = context->next_size;
+
+	while (size - BLOCK_HEADER_SIZE < length)
+		size *= 2;
+	return size;
+}
+
 /*
  * new_block
  *		Take a block that has room for a chunk of that length.
@@ -213,11 +224,9 @@ drop_empty_block(SiftContext *context)
 static SiftBlock *
 new_block(SiftContext *context, Size length)
 {
-	Size		size = context->next_size;
+	Size		size = size_for(context, length);
 	SiftBlock  *block;
 
-	while (size - BLOCK_HEADER_SIZE < length)
-		size *= 2;
 	/* near the limit a smaller block may fit where this one does not */
 	while (!block_fits(size) && size / 2 >= MIN_BLOCK_SIZE &&
 		   size / 2 - BLOCK_HEADER_SIZE >= length)
@@ -504,6 +513,38 @@ context_drop_reserve(SiftContext *context)
 }
 
 /*
+ * context_hold_block
+ *		Have a block stay whose chunks are about to be moved or freed.
+ */
+void
+context_hold_block(SiftBlock *block)
+{
+	block_table[block->number].live += HOME_PIN;
+}
+
+/*
+ * context_unhold_block
+ *		They were.  A block that is empty now goes back; where no other could be
+ *		taken instead it becomes the reserve, if the context may have one.
+ */
+void
+context_unhold_block(SiftContext *context, SiftBlock *block, bool may_reserve)
+{
+	block_table[block->number].live -= HOME_PIN;
+	if (block_table[block->number].live > 0)
+		return;
+	if (may_reserve && context->reserve == NULL && block->size == context->max_size &&
+		!block_fits(context->max_size))
+	{
+		block->carved = block_start(context, block);
+		context->reserve = block;
+		return;
+	}
+	remove_block(context, block);
+	block_settle();
+}
+
+/*
  * context_close_sparse
  *		Have no block carved of which half is dead, so that it can be cleared.
  */
@@ -553,12 +594,15 @@ context_alloc_dense(SiftContext *context, Size size)
 	if (context->current == NULL || context->run_end != block_end(context->current) ||
 		length > (Size) (context->cursor.end - context->cursor.next))
 	{
-		SiftBlock  *block = context->reserve;
+		SiftBlock  *block = NULL;
 
-		if (block_fits(context->next_size))
+		if (block_fits(size_for(context, length)))
 			block = new_block(context, length);
-		else
+		if (block == NULL)
+		{
+			block = context->reserve;
 			context->reserve = NULL;
+		}
 		if (block == NULL)
 			return NULL;
 		close_block(context);

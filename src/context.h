@@ -141,6 +141,8 @@ extern void *context_alloc_large(SiftContext *context, Size size, int flags);
 /* for chunks that are moved */
 extern void context_keep_reserve(SiftContext *context);
 extern void context_drop_reserve(SiftContext *context);
+extern void context_hold_block(SiftBlock *block);
+extern void context_unhold_block(SiftContext *context, SiftBlock *block, bool may_reserve);
 extern void context_close_sparse(SiftContext *context);
 extern Size context_dense_room(SiftContext *context);
 extern void *context_alloc_dense(SiftContext *context, Size size);

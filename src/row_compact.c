@@ -21,6 +21,7 @@
 #include "postgres.h"
 
 #include "ledger.h"
+#include "miscadmin.h"
 #include "row_store.h"
 
 /* Less than this is not worth it. */
@@ -165,6 +166,7 @@ clear_block(RowStore *store, SiftBlock *block, Size live, Size *budget)
 		return false;
 	}
 	prefetch_slots(store, block);
+	context_hold_block(block);
 	while (live > 0 && at < carved)
 	{
 		char	   *chunk = at + CHUNK_HEADER_SIZE;
@@ -174,12 +176,12 @@ clear_block(RowStore *store, SiftBlock *block, Size live, Size *budget)
 		at += length;
 		if (header_is_dead(header))
 			continue;
-		/* with the last one the block is gone */
 		if (!move_row(store, context, row_of_chunk(chunk)))
 			break;
 		live -= length;
 		*budget -= length;
 	}
+	context_unhold_block(context, block, context == &store->context);
 	return true;
 }
 
@@ -240,6 +242,8 @@ compact(RowStore *store, int sixteenths, Size unused, Size *budget)
 	/* nothing moves within palloc */
 	if (ledger_is_reclaiming())
 		return 0;
+	/* no reclaimer of an extension is asked, which might remove what is moved */
+	HOLD_INTERRUPTS();
 	context_close_sparse(&store->context);
 	row_slots_pack(store, budget);
 	if (store->slots != NULL)
@@ -251,6 +255,7 @@ compact(RowStore *store, int sixteenths, Size unused, Size *budget)
 			clear_blocks(store, store->slots, Min(most, sixteenths), unused, budget);
 	}
 	see_to_reserve(store);
+	RESUME_INTERRUPTS();
 	set_least_live(store, true);
 	return before - Min(before, store_held(store));
 }
@@ -298,8 +303,9 @@ row_compact_before_block(RowStore *store)
 		return;
 	}
 	/* it has grown, or got smaller */
-	if (held > store->compacted_at + store->compacted_at / 16 + LITTLE ||
-		held < store->compacted_at - store->compacted_at / 16)
+	if (!store->in_need &&
+		(held > store->compacted_at + store->compacted_at / 16 + LITTLE ||
+		held < store->compacted_at - store->compacted_at / 16))
 	{
 		see_to_reserve(store);
 		set_least_live(store, false);

@@ -7,16 +7,21 @@
  * a row in a subtransaction; entries are found by both, and are in a list, those of
  * the innermost subtransaction first.  The row's header counts its entries.
  *
- * Entries lie in TopTransactionContext.
+ * Entries lie in TopTransactionContext.  Whoever is asked for memory may ask
+ * reclaimers, and these may remove the row or end pins of others.  So memory for an
+ * entry is taken before the row is looked for, and the table is one that can be told
+ * when to grow, which dynahash cannot.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "common/hashfn.h"
 #include "row_store.h"
-#include "utils/hsearch.h"
 #include "utils/memutils.h"
+
+#define LEAST_CHAINS			64
 
 typedef struct PinKey
 {
@@ -27,26 +32,17 @@ typedef struct PinKey
 typedef struct Pin
 {
 	PinKey		key;
-	dlist_node	node;
+	dlist_node	node;			/* in pin_list */
+	dlist_node	chain_node;		/* in its chain */
 	RowStore   *store;
 	uint32		count;
 } Pin;
 
-static HTAB *pins = NULL;		/* NULL: nothing is pinned in this transaction */
 static dlist_head pin_list = DLIST_STATIC_INIT(pin_list);
-
-/* The first pin of the transaction.  Raises 53200. */
-static void
-make_table(void)
-{
-	HASHCTL		control = {
-		.keysize = sizeof(PinKey),
-		.entrysize = sizeof(Pin),
-		.hcxt = TopTransactionContext
-	};
-
-	pins = hash_create("Sift row pins", 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-}
+static dlist_head *chains = NULL;	/* NULL: none in this transaction yet */
+static uint32 num_chains = 0;	/* a power of two */
+static uint32 num_pins = 0;
+static Pin *spare = NULL;		/* an entry for the next pin, or NULL */
 
 static PinKey
 make_key(char *row, SubTransactionId owner)
@@ -56,46 +52,108 @@ make_key(char *row, SubTransactionId owner)
 	return key;
 }
 
+static dlist_head *
+chain_of(const PinKey *key)
+{
+	return &chains[hash_bytes((const unsigned char *) key, sizeof(PinKey)) & (num_chains - 1)];
+}
+
+/* The entry of a key, NULL if there is none. */
+static Pin *
+find_pin(const PinKey *key)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, chain_of(key))
+	{
+		Pin		   *pin = dlist_container(Pin, chain_node, iter.cur);
+
+		if (pin->key.row == key->row && pin->key.owner == key->owner)
+			return pin;
+	}
+	return NULL;
+}
+
+/* Have twice as many chains.  Raises 53200. */
+static void
+grow_table(void)
+{
+	uint32		number = Max(num_chains * 2, LEAST_CHAINS);
+	dlist_head *larger = MemoryContextAllocHuge(TopTransactionContext, number * sizeof(dlist_head));
+	dlist_iter	iter;
+
+	if (chains != NULL)
+		pfree(chains);
+	chains = larger;
+	num_chains = number;
+	for (uint32 i = 0; i < number; i++)
+		dlist_init(&chains[i]);
+	dlist_foreach(iter, &pin_list)
+	{
+		Pin		   *pin = dlist_container(Pin, node, iter.cur);
+
+		dlist_push_head(chain_of(&pin->key), &pin->chain_node);
+	}
+}
+
 /* An entry has ended. */
 static void
 forget(Pin *pin)
 {
 	ROW_HEADER(pin->key.row)->word -= (uint64) 1 << WORD_PINS_SHIFT;
 	pin->store->pins--;
+	num_pins--;
 	dlist_delete(&pin->node);
-	(void) hash_search(pins, &pin->key, HASH_REMOVE, NULL);
+	dlist_delete(&pin->chain_node);
+	pfree(pin);
+}
+
+/*
+ * row_pins_make_room
+ *		Have memory for the next entry.  Raises 25P01, 53200, and what a reclaimer
+ *		raises.
+ */
+void
+row_pins_make_room(void)
+{
+	if (!IsTransactionState())
+		ereport(ERROR,
+				(errcode(ERRCODE_NO_ACTIVE_SQL_TRANSACTION),
+				 errmsg("a row can be pinned in a transaction only")));
+	if (num_pins >= num_chains)
+		grow_table();
+	/* last, since a reclaimer may pin a row */
+	if (spare == NULL)
+		spare = MemoryContextAlloc(TopTransactionContext, sizeof(Pin));
 }
 
 /*
  * row_pins_add
- *		Pin a row.  Raises 25P01, 53200, 54000.
+ *		Pin a row; row_pins_make_room() was called.  Raises 54000.
  */
 void
 row_pins_add(RowStore *store, char *row)
 {
 	PinKey		key = make_key(row, GetCurrentSubTransactionId());
-	Pin		   *pin;
-	bool		found;
+	Pin		   *pin = row_is_pinned(row) ? find_pin(&key) : NULL;
 
-	if (!IsTransactionState())
-		ereport(ERROR,
-				(errcode(ERRCODE_NO_ACTIVE_SQL_TRANSACTION),
-				 errmsg("a row can be pinned in a transaction only")));
-	if (ROW_HEADER(row)->word >> WORD_PINS_SHIFT == MAX_PINS)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("a row is pinned in too many subtransactions")));
-	if (pins == NULL)
-		make_table();
-	pin = hash_search(pins, &key, HASH_ENTER, &found);
-	if (found)
+	if (pin != NULL)
 	{
 		pin->count++;
 		return;
 	}
+	if (ROW_HEADER(row)->word >> WORD_PINS_SHIFT == MAX_PINS)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("a row is pinned in too many subtransactions")));
+	pin = spare;
+	spare = NULL;
+	pin->key = key;
 	pin->store = store;
 	pin->count = 1;
 	dlist_push_head(&pin_list, &pin->node);
+	dlist_push_head(chain_of(&key), &pin->chain_node);
+	num_pins++;
 	store->pins++;
 	ROW_HEADER(row)->word += (uint64) 1 << WORD_PINS_SHIFT;
 }
@@ -110,7 +168,7 @@ last_pin(char *row)
 
 	if (!row_is_pinned(row))
 		return NULL;
-	pin = hash_search(pins, &key, HASH_FIND, NULL);
+	pin = find_pin(&key);
 	if (pin != NULL)
 		return pin;
 	dlist_foreach(iter, &pin_list)
@@ -178,5 +236,7 @@ row_pins_end_transaction(void)
 {
 	while (!dlist_is_empty(&pin_list))
 		forget(dlist_head_element(Pin, node, &pin_list));
-	pins = NULL;
+	chains = NULL;
+	num_chains = 0;
+	spare = NULL;
 }

@@ -20,6 +20,7 @@
  */
 #include "postgres.h"
 
+#include "ledger.h"
 #include "port/pg_bitutils.h"
 #include "row_context.h"
 #include "row_store.h"
@@ -30,7 +31,8 @@
 #define LEAST_DIRECTORY			8
 
 /* Of the first block and the largest. */
-#define SLOT_BLOCK_SIZES		((Size) 4 * 1024), ((Size) 32 * 1024)
+#define SLOT_BLOCK_LEAST		((Size) 4 * 1024)
+#define SLOT_BLOCK_SIZES		SLOT_BLOCK_LEAST, ((Size) 32 * 1024)
 
 #define BITMAP_WORDS			(SIFT_PAGE_SLOTS / 64)
 
@@ -284,19 +286,25 @@ shrink_directory(RowStore *store)
 	store->slot_bytes += row_chunk_length((char *) rows->pages);
 }
 
-/*
- * row_slots_make_room
- *		Have a free slot.
- *
- * Raises 53200 and 54000.
- */
-void
-row_slots_make_room(RowStore *store)
+/* Bytes that one page more may take, at most. */
+static Size
+bytes_for_page(const RowStore *store)
+{
+	Size		bytes = SLOT_BLOCK_LEAST;
+
+	if (store->slots == NULL)
+		bytes += HOME_BLOCK_SIZE;
+	if (store->context.rows.num_pages == store->directory_size)
+		bytes += SLOT_BLOCK_LEAST + store->directory_size * 2 * sizeof(char *);
+	return bytes;
+}
+
+/* Make a page of which slots are free.  Raises 53200 and 54000. */
+static void
+add_free_page(RowStore *store)
 {
 	SiftRows   *rows = &store->context.rows;
 
-	if (rows->free_page != 0)
-		return;
 	if (store->slots == NULL)
 		make_context(store);
 	/* rather one that is packed, or gone, than more pages */
@@ -316,6 +324,30 @@ row_slots_make_room(RowStore *store)
 	rows->pages[rows->num_pages] = NULL;
 	make_page(store, rows->num_pages);
 	rows->num_pages++;
+}
+
+/*
+ * row_slots_make_room
+ *		Have a free slot.
+ *
+ * A reclaimer may reset the store, which deletes the context of slots.  So those of
+ * extensions are asked before a page is made, and not while it is.
+ *
+ * Raises 53200 and 54000, and what a reclaimer raises.
+ */
+void
+row_slots_make_room(RowStore *store)
+{
+	if (store->context.rows.free_page != 0)
+		return;
+	while (!block_fits(bytes_for_page(store)) &&
+		   ledger_make_room(bytes_for_page(store), true, ALL_RECLAIMERS))
+		;
+	if (store->context.rows.free_page != 0)
+		return;
+	HOLD_INTERRUPTS();
+	add_free_page(store);
+	RESUME_INTERRUPTS();
 }
 
 /* ----------------------------------------------------------------

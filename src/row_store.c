@@ -185,14 +185,15 @@ prepare(RowStore *store, Size length)
 
 /*
  * make_row
- *		Make a row, which has no slot yet.
+ *		Make a row, which has neither number nor slot yet.
  *
  * length: ROW_LENGTH of its size
  *
- * Sets its word, but for the slot, and tells how long its chunk is.
+ * Sets its word, but for the slot, and tells how long its chunk is.  A reclaimer may
+ * put rows, replace and remove others meanwhile, or reset the store.
  */
 static inline char *
-make_row(RowStore *store, Size size, Size *length, uint64 number)
+make_row(RowStore *store, Size size, Size *length)
 {
 	char	   *row = row_chunk_alloc(&store->context, size);
 	Size		room = *length - CHUNK_HEADER_SIZE - ROW_OFFSET;
@@ -202,7 +203,6 @@ make_row(RowStore *store, Size size, Size *length, uint64 number)
 		room = row_room(row);
 		*length = row_chunk_length(row);
 	}
-	ROW_HEADER(row)->number = number;
 	ROW_HEADER(row)->word = (uint64) (room - size) << WORD_SLACK_SHIFT;
 	return row;
 }
@@ -222,23 +222,24 @@ row_put(MemoryContext context, Size size, void **address)
 	char	   *row;
 
 	check_size(size);
-	context->isReset = false;
 	if (unlikely(rows->free_page == 0 ||
 				 length > (Size) (store->context.cursor.end - store->context.cursor.next)))
 		prepare(store, length);
-	row = make_row(store, size, &length, row_next_number);
+	row = make_row(store, size, &length);
 	while (unlikely(rows->free_page == 0))
 	{
-		/* a reclaimer has reset the store */
+		/* a reclaimer has reset the store, or put rows */
 		row_chunk_free(&store->context, row);
 		prepare(store, ROW_LENGTH(size));
 		length = ROW_LENGTH(size);
-		row = make_row(store, size, &length, row_next_number);
+		row = make_row(store, size, &length);
 	}
 
 	/* nothing fails from here on */
+	context->isReset = false;
 	slot = row_slots_take(store, row);
 	id = SiftRowId(slot, row_next_number);
+	ROW_HEADER(row)->number = row_next_number;
 	ROW_HEADER(row)->word |= slot << WORD_SLOT_SHIFT;
 	rows->rows++;
 	rows->live += length;
@@ -297,7 +298,8 @@ row_replace(MemoryContext context, uint64 id, Size size)
 	number = ROW_HEADER(row)->number;
 	if (length > (Size) (store->context.cursor.end - store->context.cursor.next))
 		row_compact_before_block(store);
-	replaced = make_row(store, size, &length, number);
+	replaced = make_row(store, size, &length);
+	ROW_HEADER(replaced)->number = number;
 	ROW_HEADER(replaced)->word |= slot << WORD_SLOT_SHIFT;
 
 	/* the row may have been moved, or a reclaimer has removed it */
@@ -349,8 +351,10 @@ void *
 row_pin(MemoryContext context, uint64 id)
 {
 	RowStore   *store = store_of(context);
-	char	   *row = find_row(store, id);
+	char	   *row;
 
+	row_pins_make_room();
+	row = find_row(store, id);
 	row_pins_add(store, row);
 	return row;
 }

@@ -142,6 +142,7 @@ row_compact_if_due(RowStore *store)
 }
 
 /* row_pins.c */
+extern void row_pins_make_room(void);
 extern void row_pins_add(RowStore *store, char *row);
 extern void row_pins_drop(RowStore *store, char *row);
 extern void row_pins_forget_store(RowStore *store);

@@ -510,8 +510,8 @@ SiftRowFormTuple(MemoryContext row, TupleDesc desc,
  * until the next of these calls for that store, or as long as the row is pinned.
  *
  * An id is valid until its row is removed, or the store is reset or deleted.
- * What is given another id raises 42704; what is given a context that is not a
- * row store raises 22023.
+ * What is given another id raises 42704; what is given another of Sift's contexts
+ * raises 22023.  Other contexts must not be given.
  */
 
 /*

@@ -101,11 +101,19 @@ tuple_put(MemoryContext store, TupleTableSlot *slot)
 	uint64		id;
 
 	slot_getallattrs(slot);
-	tuple = form_plain(CurrentMemoryContext, slot->tts_tupleDescriptor,
+	/* the caller's context may be one without pfree; the slot's is not */
+	tuple = form_plain(slot->tts_mcxt, slot->tts_tupleDescriptor,
 					   slot->tts_values, slot->tts_isnull);
-	id = row_put(store, tuple->t_len, &row);
-	memcpy(row, tuple, tuple->t_len);
-	pfree(tuple);
+	PG_TRY();
+	{
+		id = row_put(store, tuple->t_len, &row);
+		memcpy(row, tuple, tuple->t_len);
+	}
+	PG_FINALLY();
+	{
+		pfree(tuple);
+	}
+	PG_END_TRY();
 	return id;
 }
 

@@ -10,22 +10,12 @@
 
 #include "miscadmin.h"
 #include "sift_test.h"
-#include "utils/guc.h"
 
 PG_FUNCTION_INFO_V1(sift_test_limits);
 PG_FUNCTION_INFO_V1(sift_test_bad_reclaimer);
 PG_FUNCTION_INFO_V1(sift_test_few_addresses);
 
 #define MB(n)			((Size) (n) * 1024 * 1024)
-
-static void
-set_limit(Size bytes)
-{
-	char		value[32];
-
-	snprintf(value, sizeof(value), "%zukB", bytes / 1024);
-	SetConfigOption("sift.memory_limit", value, PGC_USERSET, PGC_S_SESSION);
-}
 
 static MemoryContext
 create_row(MemoryContext parent)
@@ -278,7 +268,7 @@ test_system_refusals(void)
 	SiftUsageData usage;
 	SiftUsageData after;
 
-	SetConfigOption("sift.memory_limit", "-1", PGC_USERSET, PGC_S_SESSION);
+	set_no_limit();
 	for (int i = 0; i < 20; i++)
 		(void) MemoryContextAlloc(kept, MB(2) - 100000);
 	EXPECT(getrlimit(RLIMIT_DATA, &before) == 0);

@@ -19,6 +19,14 @@ AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 CREATE FUNCTION sift_test_store_random(seed int8, operations int4, rows int4) RETURNS text
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 
+-- Where nothing but Sift's own memory is limited.
+CREATE FUNCTION sift_test_store_pressure() RETURNS void
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+-- Where the server's memory is limited as well.
+CREATE FUNCTION sift_test_store_pins_pressure() RETURNS void
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
 -- How many charges were refused one after the other.
 CREATE FUNCTION sift_test_store_refusals() RETURNS int4
 AS 'MODULE_PATHNAME' LANGUAGE C STRICT;

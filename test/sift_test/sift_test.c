@@ -9,6 +9,7 @@
 
 #include "miscadmin.h"
 #include "sift_test.h"
+#include "utils/guc.h"
 
 PG_MODULE_MAGIC;
 
@@ -61,6 +62,21 @@ refusals(void)
 	for (int kind = 0; kind < SIFT_NUM_KINDS; kind++)
 		sum += usage.kinds[kind].refusals;
 	return sum;
+}
+
+void
+set_limit(Size bytes)
+{
+	char		value[32];
+
+	snprintf(value, sizeof(value), "%zukB", bytes / 1024);
+	SetConfigOption("sift.memory_limit", value, PGC_USERSET, PGC_S_SESSION);
+}
+
+void
+set_no_limit(void)
+{
+	SetConfigOption("sift.memory_limit", "-1", PGC_USERSET, PGC_S_SESSION);
 }
 
 Datum

@@ -57,6 +57,10 @@ extern int64 used_bytes(void);
 /* Requests of any kind that were turned down. */
 extern int64 refusals(void);
 
+/* Set sift.memory_limit; bytes, whole kB of which count. */
+extern void set_limit(Size bytes);
+extern void set_no_limit(void);
+
 /* Be called when a query is started. */
 extern void sift_test_nest(void);
 

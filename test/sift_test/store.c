@@ -566,6 +566,9 @@ static void
 check_tuples(void)
 {
 	MemoryContext store = SiftRowStoreCreate(CurrentMemoryContext, "sift_test store");
+	MemoryContext bare = SiftBatchContextCreate(CurrentMemoryContext, "sift_test bare",
+												SIFT_BATCH_BARE, SIFT_BATCH_DEFAULT_SIZES);
+	MemoryContext caller;
 	TupleTableSlot *slot;
 	uint64		ids[3];
 
@@ -575,7 +578,10 @@ check_tuples(void)
 	for (int i = 0; i < 3; i++)
 	{
 		ExecStoreHeapTuple(SPI_tuptable->vals[i], slot, false);
+		/* where nothing can be freed */
+		caller = MemoryContextSwitchTo(bare);
 		ids[i] = SiftRowPutTuple(store, slot);
+		MemoryContextSwitchTo(caller);
 	}
 	ExecDropSingleTupleTableSlot(slot);
 	slot = MakeSingleTupleTableSlot(SPI_tuptable->tupdesc, &TTSOpsMinimalTuple);
@@ -596,6 +602,7 @@ check_tuples(void)
 	}
 	ExecDropSingleTupleTableSlot(slot);
 	SPI_finish();
+	MemoryContextDelete(bare);
 	MemoryContextDelete(store);
 }
 

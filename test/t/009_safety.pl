@@ -120,6 +120,9 @@ is(slurp_file($node->basedir . '/out'), "t\nalive\n", 'a query text of 300 MB is
 survives('a RAISE with 300 MB', q{SET sift.memory_limit = '64MB'; DO $$ BEGIN RAISE EXCEPTION '%', repeat('x', 300000000); END $$;
 	SET client_min_messages = error; DO $$ DECLARE m text := repeat('x', 40000000); BEGIN RAISE EXCEPTION '%', m; END $$}, "$oom|P0001");
 
+# Reclaimers that change a row store while one of its rows is pinned.
+survives('pins of rows that a reclaimer removes, and unpins', 'SELECT sift_test_store_pins_pressure()' . ';SELECT sift_test_store_pins_pressure()' x 19, 'none');
+
 # Many of something.
 survives('a loop of a thousand caught refusals', q{SET sift.memory_limit = '16MB'; DO $$ BEGIN FOR i IN 1..1000 LOOP
 	BEGIN PERFORM repeat('x', 100000000); EXCEPTION WHEN others THEN NULL; END; END LOOP; END $$}, $oom);

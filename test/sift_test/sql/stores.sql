@@ -4,6 +4,9 @@ CREATE EXTENSION sift_test;
 
 SELECT sift_test_store();
 
+-- memory is short, and reclaimers change what asks for it
+SELECT sift_test_store_pressure();
+
 -- charges refused one after the other: some were
 SELECT sift_test_store_refusals() > 20 AS refused;
 
