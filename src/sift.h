@@ -609,7 +609,7 @@ SiftRowSize(MemoryContext store, uint64 id)
  * address: of the row, which keeps its id
  *
  * What it was is gone, unless this raises an error.  Also raises 55006 when the
- * row is pinned.
+ * row is pinned, and 42704 when a reclaimer has removed it meanwhile.
  */
 static inline void
 SiftRowReplace(MemoryContext store, uint64 id, Size size, void **address)
